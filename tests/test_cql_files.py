@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from support.matrix import AXES, Variation, is_full, pairwise, variations_for
 from support.runner import plan_rules, run_on_engine, run_on_oracle
-from support.test_file import TestFile, read_test_file
+from support.test_file import Statement, TestFile, read_test_file
 
 from windrow.plan.sketched import HAS_SKETCHES
 
@@ -42,8 +42,11 @@ def _effective(test: TestFile, variation: Variation) -> Variation:
     evaluation = "window_ids" if test.needs_rules and variation.evaluation == "buffer" else variation.evaluation
     varied = replace(variation, batch_rows=batch_rows, rules_off=rules_off, evaluation=evaluation)
     if not test.is_continuous:
-        return replace(varied, plan_home="auto")
-    return replace(varied, preaggregate="auto", evaluation="window_ids", filters="auto")
+        return replace(varied, plan_home="auto", execution="upa")
+    # Queries of other strategies cannot be replaced.
+    replaces = any(isinstance(one, Statement) and "OR REPLACE" in one.text.upper() for one in test.commands)
+    execution = "upa" if replaces else varied.execution
+    return replace(varied, preaggregate="auto", evaluation="window_ids", filters="auto", execution=execution)
 
 
 @pytest.mark.slow

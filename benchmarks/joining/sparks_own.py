@@ -48,19 +48,22 @@ def session(store: str) -> Any:
 class SparkRun:
     """The join of two folders. Its results are summed up by Spark and go nowhere, which is the cheapest way out."""
 
+    join = JOIN
+    sums_sql: tuple[str, ...] = SUMS
+
     def __init__(self, base: Path, spark: Any, load: Load):
         self.load = load
-        self.sums = np.zeros(len(SUMS), np.int64)
+        self.sums = np.zeros(len(self.sums_sql), np.int64)
         self._folders = [Folder(base / name) for name in "ab"]
         for folder, name in zip(self._folders, "ab", strict=True):
             stream = spark.readStream.schema(COLUMNS).option("maxFilesPerTrigger", 1).parquet(str(folder.path))
             stream.withWatermark("ts", "0 seconds").createOrReplaceTempView(name)
-        joined = spark.sql(JOIN.format(span=load.span))
+        joined = spark.sql(self.join.format(span=load.span))
         writer = joined.writeStream.foreachBatch(self._sum).option("checkpointLocation", str(base / "checkpoint"))
         self.query = writer.start()
 
     def _sum(self, df: Any, batch_id: int) -> None:
-        self.sums += np.array([value or 0 for value in df.selectExpr(*SUMS).first()], np.int64)
+        self.sums += np.array([value or 0 for value in df.selectExpr(*self.sums_sql).first()], np.int64)
 
     def take(self, ticks: range, per_file: int = 1) -> float:
         """Show the files of ticks all at once, a file a side per micro-batch. Return the seconds until all are

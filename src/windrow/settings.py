@@ -244,6 +244,14 @@ _TABLE = (
         _choice("off", "on"),
     ),
     SettingSpec(
+        "execution",
+        "upa",
+        "How a continuous query created from then on keeps and expires rows, for experiments: by the update patterns "
+        "of its plan (`upa`), by a negative tuple for every row that expires (`negative`), or by scanning what "
+        "operators keep (`direct`; refused where rows may be withdrawn). Its answers stay the same.",
+        _choice("upa", "negative", "direct"),
+    ),
+    SettingSpec(
         "tick_rows",
         1_000_000,
         "The most new tuples that a continuous query processes in one commit, unless a single tick has more. With "

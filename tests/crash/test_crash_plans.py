@@ -26,16 +26,26 @@ STATEMENTS = (
     f"CREATE QUERY IF NOT EXISTS files AS {JOIN} INTO parquet OPTIONS (path '{{root}}/files')",
     "CREATE QUERY IF NOT EXISTS view AS SELECT k, COUNT(*) AS n, SUM(z) AS total FROM d [RANGE 30 SECONDS] GROUP BY k"
     " ORDER BY k INTO jsonl OPTIONS (path '{root}/view.jsonl', mode 'view')",
+    "CREATE TABLE IF NOT EXISTS last (k STRING PRIMARY KEY, z INT) FROM STREAM d",
+    "CREATE TABLE IF NOT EXISTS past (k STRING PRIMARY KEY, z INT) NON RETROACTIVE FROM STREAM d DELETE WHEN z = 9",
+    "CREATE QUERY IF NOT EXISTS lasting AS SELECT s.k, x, z FROM s [RANGE 6 SECONDS] JOIN last ON s.k = last.k",
+    "CREATE QUERY IF NOT EXISTS seen AS SELECT s.k, x, z FROM s [RANGE 6 SECONDS] LEFT JOIN past ON s.k = past.k",
     "CREATE QUERY IF NOT EXISTS windows AS SELECT k, COUNT(*) AS n FROM d [RANGE 10 SECONDS SLIDE 5 SECONDS] GROUP BY k",
 )
 
 
 KILLS = (
-    *(("spark", point) for point in sorted(PLANS)),
-    ("driver", "plan-blocks-written"),
+    ("driver", "table-committed", 2),
+    *(("spark", point, 2 + number) for number, point in enumerate(sorted(PLANS))),
+    ("driver", "plan-blocks-written", 6),
 )
-"""All points in the Spark home, where tasks have written the blocks; in the driver that at which it writes itself.
+"""Where, and at which pass: all points of plans in the Spark home, where tasks have written the blocks; in the driver
+that at which it writes itself, and that between the commit of a table that the derived stream feeds and the ticks that
+read it.
 The other points are the same code in both."""
+
+
+HELD = ("lines", "files", "lasting", "seen")
 
 
 def batches() -> list[pa.Table]:
@@ -61,13 +71,15 @@ def new_root(directory: Path) -> Path:
 def outcome(root: Path, spark: Any) -> dict[str, Any]:
     """What sinks, queries and the derived stream have. How a tick batch is cut depends on kills; a view, on its tick."""
     with windrow.open(root / "state", spark=spark) as wr:
-        changes = {name: children.rows_of(wr.queries[name].changes().arrow()) for name in ("lines", "files")}
+        changes = {name: children.rows_of(wr.queries[name].changes().arrow()) for name in HELD}
         found = {
             **{name: sorted(map(repr, rows)) for name, rows in changes.items()},
             "view": children.rows_of(wr.queries["view"].view().arrow()),
             "windows": sorted(children.rows_of(wr.queries["windows"].answers().arrow()), key=repr),
             "admitted": wr.metrics()["d"]["admitted"],
-            "late": wr.metrics()["d"]["dead_letters"],
+            "late": wr.metrics()["d"]["late"],
+            "refused": wr.metrics()["d"]["dead_letter_reasons"],
+            "tables": {name: wr.table(name).rows() for name in ("last", "past")},
         }
         assert sorted(map(repr, children.parquet_rows(root / "files"))) == found["files"]
         assert len((root / "lines.jsonl").read_text().splitlines()) == len(changes["lines"])
@@ -81,10 +93,11 @@ def test_killed_at_every_point_of_plans(spark: Any, tmp_path: Path) -> None:
     reference = new_root(tmp_path / "reference")
     children.run_uninterrupted(reference, spark)
     root = new_root(tmp_path / "root")
-    for number, (home, point) in enumerate(KILLS):
+    for number, (home, point, passes) in enumerate(KILLS):
         children.change_settings(root, plan_home=home)
-        children.run_to_crash(root, f"{point}:{2 + number}", group=number % 2 == 0)
+        children.run_to_crash(root, f"{point}:{passes}", group=number % 2 == 0)
     children.run_to_end(root)
     expected = outcome(reference, spark)
     assert outcome(root, spark) == expected
     assert len(expected["line"]) > 50 and expected["shown"] and expected["late"] == 0 < expected["admitted"]
+    assert len(expected["refused"]) == 3 and len(expected["tables"]["last"]) == 3 and len(expected["lasting"]) > 50

@@ -115,7 +115,7 @@ TABLES = {"table-blocks-written", "table-committed"}
 """The points of statements over tables are in `tests/unit/engine/test_table_crashes.py`."""
 
 
-REPLACED = {"plan-swap-staged", "plan-swapping", "query-replacing", "query-replaced"}
+REPLACED = {"plan-swapping", "query-replacing"}
 """The points of queries that take the place of others are in `test_crash_replacing.py`."""
 
 

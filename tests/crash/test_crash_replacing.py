@@ -37,7 +37,7 @@ AFTER = (
     f"CREATE OR REPLACE QUERY v AS {GROUPS} ORDER BY n DESC, k LIMIT 2 {VIEW}",
     f"CREATE OR REPLACE QUERY w AS {WINDOWS} WHERE x > 3 GROUP BY k INTO parquet OPTIONS (path '{{root}}/w')",
 )
-KILLS = ("plan-swap-staged", "plan-swapping", "plan-committed", "query-replacing", "query-replaced")
+KILLS = ("plan-swapping", "plan-committed", "query-replacing")
 
 
 def ran_before(root: Path, spark: Any) -> Path:

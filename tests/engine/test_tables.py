@@ -12,6 +12,7 @@ import pytest
 
 import windrow
 from engine.conftest import STREAM, Open
+from windrow.engine.tables import commits as table_commits
 from windrow.errors import CatalogError, ReadOnlyError, SourceError, TableError, UnsupportedError
 
 HOSTS = "CREATE TABLE hosts (ip STRING PRIMARY KEY, site STRING, n INT, at TIMESTAMP)"
@@ -198,3 +199,90 @@ def test_a_table_cannot_go_while_it_is_read(wr: windrow.Windrow) -> None:
     wr.sql("DROP QUERY silent")
     wr.sql("DROP TABLE names")
     assert [row["queries"] for row in wr.sql("SHOW TABLES").rows()] == [1]
+
+
+LOG = "CREATE STREAM log (t BIGINT, k STRING, op STRING, name STRING) FROM memory TIMESTAMP BY t PUNCTUATE ORDERED"
+
+
+def test_fed_by_a_stream(open_state: Open, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_commits, "FEW_CHANGES", 3)
+    wr = open_state()
+    wr.sql(STREAM)
+    wr.sql(LOG)
+    wr.query("reader", "SELECT k FROM log [RANGE 5]")
+    wr.feed("log", [(1, "z", "u", "read before the table")])
+    wr.run_available()
+    wr.sql("CREATE TABLE names (k STRING PRIMARY KEY, name STRING) FROM STREAM log DELETE WHEN op = 'd'")
+    for i in range(2, 60, 6):
+        wr.feed("log", [(j, f"k{j % 5}", "u", f"n{j}") for j in range(i, i + 6)])
+        wr.run_available()
+    wr.feed("log", [(62, "k0", "d", None), (63, "k1", "u", "last")])
+    wr.run_available()
+    expected = [("k1", "n61"), ("k2", "n57"), ("k3", "n58"), ("k4", "n59")]
+    assert values(wr.sql("SELECT * FROM names")) == expected
+    assert len(list((wr.state_dir / "tables" / "1").iterdir())) < 8, "changes are folded into the base"
+    assert wr.sql("SHOW TABLES").rows()[0]["kind"] == "retroactive, fed by stream log"
+    # A query that comes later joins what the table has.
+    query = wr.query("q", "SELECT x, name FROM s [RANGE 10] JOIN names ON s.k = names.k")
+    wr.feed("s", [(58, "k3", 3), (62, "k1", 1), (63, "k2", 2)])
+    wr.run_available()
+    assert values(query.view()) == [(1, "n61"), (3, "n58")]
+    reader = windrow.open(wr.state_dir, spark=spark, read_only=True)
+    assert values(reader.sql("SELECT * FROM names")) == expected
+    with pytest.raises(CatalogError, match="read by: reader, q, table names"):
+        wr.sql("DROP STREAM log")
+    with pytest.raises(TableError, match="fed by stream 'log'"):
+        wr.table("names").upsert([("a", "b")])
+    wr.sql("DROP QUERY q; DROP TABLE names; DROP QUERY reader; DROP STREAM log")
+
+
+def test_fed_by_a_derived_stream(wr: windrow.Windrow) -> None:
+    wr.sql("CREATE STREAM most AS SELECT k, x AS top FROM s [UNBOUNDED] WHERE x > 4")
+    wr.sql("CREATE TABLE tops (k STRING PRIMARY KEY, top INT) NON RETROACTIVE FROM STREAM most")
+    query = wr.query("q", "SELECT s.k, x, top FROM s [RANGE 10] LEFT JOIN tops ON s.k = tops.k")
+    wr.feed("s", [(1, "a", 1), (2, "a", 7), (3, "a", 2), (4, "b", 9), (5, "b", 1)])
+    wr.run_available(close=True)
+    assert values(query.view()) == [("a", 1, None), ("a", 2, 7), ("a", 7, 7), ("b", 1, 9), ("b", 9, 9)]
+
+
+@pytest.mark.parametrize(
+    ("table", "says"),
+    [
+        ("(k STRING PRIMARY KEY, other STRING) FROM STREAM log", "which has no column 'other'"),
+        ("(k INT PRIMARY KEY) FROM STREAM log", "column 'k' is INT in table 't', and STRING in stream 'log'"),
+        ("(k STRING PRIMARY KEY) FROM STREAM nothing", "there is no stream 'nothing'"),
+        ("(k STRING PRIMARY KEY) FROM STREAM log DELETE WHEN what = 1", "what"),
+        ("(k STRING PRIMARY KEY) FROM STREAM log DELETE WHEN COUNT(*) > 1", "aggregate"),
+    ],
+)
+def test_refused_feeds(wr: windrow.Windrow, table: str, says: str) -> None:
+    wr.sql(LOG)
+    with pytest.raises(windrow.WindrowError, match=says):
+        wr.sql(f"CREATE TABLE t {table}")
+    assert not list(wr.tables)
+
+
+def test_units_of_a_fed_table(wr: windrow.Windrow) -> None:
+    wr.sql("CREATE STREAM log (ts TIMESTAMP, k STRING) FROM memory TIMESTAMP BY ts PUNCTUATE ORDERED")
+    wr.sql("CREATE TABLE t (k STRING PRIMARY KEY) FROM STREAM log")
+    with pytest.raises(windrow.WindrowError, match="changes by the TIMESTAMP of stream 'log'"):
+        wr.query("q", "SELECT s.k FROM s [RANGE 5] JOIN t ON s.k = t.k")
+
+
+def test_shop_example(open_state: Open) -> None:
+    root = Path(__file__).resolve().parents[2]
+    wr = open_state()
+    wr.sql(
+        (root / "examples/shop/app.cql").read_text(encoding="utf-8").replace("examples/shop", f"{root}/examples/shop")
+    )
+    wr.run_available(close=True)
+    assert values(wr.queries["sold"].view()) == [
+        (1, "Bern", 30),
+        (2, "Basel", 8),
+        (3, "Zug", 12),
+        (4, "Bern", 12),
+        (5, "Basel", 36),
+    ]
+    assert values(wr.queries["at_the_last_price"].view()) == [(1, "hay", 36), (3, "hay", 12), (4, "hay", 12)]
+    assert values(wr.queries["abandoned"].view()) == [(3, "eve")]
+    assert [row["till"] for row in wr.queries["silent"].view().rows()] == ["b"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,9 @@ from windrow.cql.select_text import parse_expression
 from windrow.operators.advance import advance
 from windrow.operators.changes import changes_schema, in_order
 from windrow.operators.layouts.parts import StatePart
+from windrow.operators.relations.table_scan import TableRows
 from windrow.operators.scan import ARRIVED, StreamRows, needs_history, split, stored_schema
+from windrow.operators.sharing.subplans import CompactedOnce
 from windrow.operators.state import PlanState, compacted, restore
 from windrow.operators.tables.kernel import Kernel
 from windrow.operators.ticks import DueTicks
@@ -185,21 +187,25 @@ def run(
     ticks: Iterable[int],
     restart: Callable[[int], str | None] = lambda tick: None,
     each: Callable[[Run, int], None] = lambda run, tick: None,
+    relations: Callable[[DueTicks], Mapping[str, TableRows]] = lambda due: {},
     **settings: Any,
 ) -> Run:
-    """Run a plan in batches that end at these ticks.
+    """Run a plan in batches that end at these ticks. `relations`: what a batch reads of tables, by path.
 
-    `restart(tick)`: None, or 'parts' (restore from all parts) or 'compacted' (from parts that replace them).
+    `restart(tick)`: None, or 'parts' (restore from all parts) or 'compacted' (from parts that replace them, in layouts
+    that may have changed).
     """
     out, tables = Run(plan), stored(plan, history)
     for due in batches_of(ticks, plan.step):
-        done = advance(plan, out.state, inputs_of(plan, tables, due), due, KERNEL, **settings)
+        inputs = inputs_of(plan, tables, due)
+        done = advance(plan, out.state, inputs, due, KERNEL, relations=relations(due), **settings)
         out.changes.append(in_order([done.changes]))
         out.state = done.state
         out.parts += done.parts
         each(out, due.upto)
         how = restart(due.upto)
         if how is not None:
+            out.state = CompactedOnce().relaid(plan, out.state) if how == "compacted" else out.state
             out.parts = compacted(out.state) if how == "compacted" else out.parts
             out.parts = [part for part in out.parts if not part.is_expired(due.upto)]
             out.state = restore(plan, out.parts, due.upto)

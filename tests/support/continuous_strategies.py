@@ -16,6 +16,11 @@ from hypothesis import strategies as st
 
 from support.strategies import INTEGERS, Attribute, Row
 
+FED_TABLE = (
+    "CREATE TABLE tab (k STRING PRIMARY KEY, g SMALLINT, x INT) FROM STREAM {stream} DELETE WHEN f AND x % 2 = 0"
+)
+"""A table of the last tuples by k."""
+
 QUARTERS = Attribute("TIMESTAMP", 250_000, "MILLISECONDS")
 """A quarter of a second, so that tuples come and go between ticks."""
 
@@ -58,6 +63,11 @@ class StandingScenario:
     queries: tuple[tuple[str, str], ...]
     periodic: frozenset[str]
     tellings: tuple[Telling, ...]
+
+    @property
+    def has_table(self) -> bool:
+        """Whether a stream feeds a table."""
+        return any(text.startswith("CREATE TABLE") for text in self.streams)
 
     def __str__(self) -> str:
         return "\n".join([*self.streams, *(text for _, text in self.queries), *map(str, self.tellings)])
@@ -135,12 +145,14 @@ class Teller:
 
 @dataclass(frozen=True)
 class Grammar:
-    """Draws texts over the streams. With `slide`, every window has it."""
+    """Draws texts over the streams. With `slide`, every window has it. `tables` may stand wherever a stream has stood
+    before."""
 
     draw: st.DrawFn
     attribute: Attribute
     streams: tuple[str, ...]
     slide: int | None
+    tables: tuple[str, ...] = ()
 
     def _one(self, *options: Any) -> Any:
         return self.draw(st.sampled_from(options))
@@ -172,6 +184,8 @@ class Grammar:
 
     def source(self, alias: str) -> str:
         """A stream, or a sub-query with the columns k, g and x."""
+        if self.tables and alias != "a" and self._one(True, False):
+            return f"{self._one(*self.tables)} AS {alias}"
         kind = self._one(
             *("stream", "stream", "stream", "stream", "filter", "distinct", "distinct", "union", "internal", "istream"),
             *("group", "top", "except", "negated"),
@@ -325,6 +339,8 @@ class Grammar:
                 return f"SELECT {', '.join(self.columns(aliases))} {text}"
             kinds = ["ISTREAM", "ISTREAM RESTORE", "ISTREAM RESTORE"]
             kinds += [] if "UNBOUNDED" in text else ["DSTREAM", "RSTREAM", "RSTREAM RESTORE"]  # rows must leave
+            if "tab AS" in text:  # the oracle sees tables at ticks alone
+                kinds = [one for one in kinds if "RESTORE" not in one]
             listed = self._one(self.columns, self.columns, self.columns, self.aggregates)(aliases)
             return f"SELECT {self._one(*kinds)}({', '.join(listed)}) {text}"
         if kind == "top":
@@ -372,9 +388,13 @@ class StandingTexts:
     rows: Mapping[str, list[Timed]]
     queries: tuple[str, ...]
     seed: int
+    fed: str | None = None
+    """The stream that feeds the table `tab` (FED_TABLE), which queries may read; None: there is none."""
 
     def __str__(self) -> str:
-        return "\n".join([*self.streams, *(f"{name}: {rows}" for name, rows in self.rows.items())])
+        return "\n".join(
+            [f"the table is fed by {self.fed}", *self.streams, *(f"{name}: {rows}" for name, rows in self.rows.items())]
+        )
 
 
 @st.composite
@@ -386,8 +406,10 @@ def standing_texts(draw: st.DrawFn, queries: int = 6) -> StandingTexts:
         for name, tick in zip(names, ticks, strict=True)
     )
     rows = {name: draw(timed_rows(INTEGERS)) for name in names}
-    texts = tuple(Grammar(draw, INTEGERS, names, None).query() for _ in range(queries))
-    return StandingTexts(streams, rows, texts, draw(st.integers(0, 1 << 30)))
+    fed = draw(st.sampled_from([None, names[0], names[-1]]))
+    tables = ("tab",) if fed else ()
+    texts = tuple(Grammar(draw, INTEGERS, names, None, tables).query() for _ in range(queries))
+    return StandingTexts(streams, rows, texts, draw(st.integers(0, 1 << 30)), fed)
 
 
 @st.composite
@@ -406,9 +428,11 @@ def standing_scenarios(draw: st.DrawFn, queries: int = 6, in_spark: int = 2) -> 
         )
         streams.append((name, draw(timed_rows(attribute)), slack, draw(st.sampled_from([0, 0, 30]))))
     made, periodic = [], set()
+    fed = draw(st.sampled_from([(), names[:1], names[-1:]]))
+    creates += [FED_TABLE.format(stream=name) for name in fed]
     for number in range(queries):
         slide = draw(st.sampled_from([None, None, None, 8]))
-        text = Grammar(draw, attribute, names, slide).query()
+        text = Grammar(draw, attribute, names, slide, ("tab",) if fed else ()).query()
         made.append((f"q{number}", f"CREATE QUERY q{number} AS {text}"))
         periodic |= set() if slide is None else {f"q{number}"}
     rng = draw(st.randoms(use_true_random=True))

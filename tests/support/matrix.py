@@ -20,7 +20,7 @@ class Variation:
     of n rows (only for files that say `recut ok`). `evaluation` is a value of the setting `window_evaluation`; or
     `spark_home`: panes, in the Spark home if possible; or a kind of synopsis; or `selection`: holistic aggregates from
     sorted base intervals if possible. `rules_off`: all optimizer rules are off, or the one of that name. `plan_home` is
-    where continuous plans run.
+    where continuous plans run, `execution` their strategy, except for queries that it refuses.
     """
 
     batch_rows: int | None = None
@@ -31,6 +31,7 @@ class Variation:
     evaluation: str = "window_ids"
     filters: str = "auto"
     plan_home: str = "auto"
+    execution: str = "upa"
 
     def __str__(self) -> str:
         batches = {None: "own", 0: "all"}.get(self.batch_rows, str(self.batch_rows))
@@ -39,6 +40,7 @@ class Variation:
         marks += "" if self.evaluation == "window_ids" else f"-{self.evaluation}"
         marks += "-filters" if self.filters == "on" else ""
         marks += "" if self.plan_home == "auto" else f"-{self.plan_home}_plans"
+        marks += "" if self.execution == "upa" else f"-{self.execution}"
         return f"b_{batches}-p{self.partitions}-{self.preaggregate}{marks}"
 
 
@@ -51,6 +53,7 @@ AXES: dict[str, tuple[Any, ...]] = {
     "evaluation": ("window_ids", "buffer", "spark_home", "interval", "running", "landmark", "selection"),
     "filters": ("auto", "on"),
     "plan_home": ("driver", "spark") if "plan_home" in SPECS else ("auto",),
+    "execution": ("upa", "negative", "direct") if "execution" in SPECS else ("upa",),
 }
 
 
@@ -61,13 +64,13 @@ def whole_matrix() -> list[Variation]:
 @functools.cache
 def pairwise() -> tuple[Variation, ...]:
     """A sample with every pair of values of two axes, chosen greedily by the number of new pairs."""
-    candidates = whole_matrix()
-    missing = set().union(*(_pairs(v) for v in candidates))
+    candidates = {variation: _pairs(variation) for variation in whole_matrix()}
+    missing = set().union(*candidates.values())
     chosen: list[Variation] = []
     while missing:
-        best = max(candidates, key=lambda v: len(_pairs(v) & missing))
+        best = max(candidates, key=lambda v: len(candidates[v] & missing))
         chosen.append(best)
-        missing -= _pairs(best)
+        missing -= candidates[best]
     return tuple(chosen)
 
 

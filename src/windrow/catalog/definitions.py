@@ -62,6 +62,11 @@ class StreamDef:
         return dict(self.columns)[column]
 
     @property
+    def has_arrival(self) -> bool:
+        """Whether its tuples have an order of arrival that a replay repeats."""
+        return self.statement.sequence_by is not None or self.statement.source.lower() in ("memory", "files", "nexmark")
+
+    @property
     def attribute_type(self) -> SqlType:
         assert self.attribute is not None
         return self.type_of(self.attribute)

@@ -31,6 +31,8 @@ from windrow.engine.run.statements import Statements
 from windrow.engine.run.stream_ticks import StreamTicks
 from windrow.engine.run.stream_time import StreamTime
 from windrow.engine.run.table_statements import TableStatements
+from windrow.engine.state import StreamState
+from windrow.engine.tables.feeding import TableFeeder
 from windrow.engine.tables.manager import TableManager
 from windrow.engine.ticks.delivery import Delivery
 from windrow.engine.ticks.ticker import Ticker
@@ -64,7 +66,16 @@ class Engine:
         self.plan_ticker.recover(opened.plans.all())
         self.plan_reads = PlanReads(opened.plan_commits)
         opened.stores.on_failure = self._suspend_reader
-        self.ticks = StreamTicks(self.ticker.tick, self._tick_plan, opened.plans.readers, opened.plans.into)
+        self.feeder = TableFeeder(
+            opened.tables.commits,
+            opened.stores,
+            opened.manager.stream,
+            opened.journal.dead_letters,
+            lambda: opened.settings,
+            opened.plans.idle,
+        )
+        self.plan_ticker.feed = self.feeder.feed
+        self.ticks = StreamTicks(self._tick_stream, self._tick_plan, opened.plans.readers, opened.plans.into)
         self.inputs = Inputs(opened, self.ticks)
         self.time = StreamTime(opened, self.ticks, self.inputs)
         derived = DerivedStreams(opened, self.ticks, self.inputs, self.time)
@@ -89,7 +100,7 @@ class Engine:
             lambda: opened.tables,
         )
         self.table_statements = TableStatements(
-            opened, self.ticks, lambda select, text: self.reads.select(select, text)[0]
+            opened, self.ticks, lambda select, text: self.reads.select(select, text)[0], self.running.start_new
         )
         # A script may end without close(); DuckDB complains at exit about a connection that is still open. The process
         # holds `running` while streams run, so they can still answer when nobody holds the engine.
@@ -130,10 +141,15 @@ class Engine:
         return self.opened.tables
 
     def _suspend_reader(self, reader: str, why: str) -> None:
-        """Suspend the continuous query for which Spark cannot compute what it reads."""
-        query = self.plans.of_reader(reader)
-        if query is not None:
+        """Suspend the continuous queries for which Spark cannot compute what they read."""
+        for query in self.plans.of_reader(reader):
             self.plan_ticker.suspend(query, why)
+
+    def _tick_stream(self, stream: StreamState) -> None:
+        """Answer what is due of a stream, and bring the tables up to it that it feeds."""
+        self.ticker.tick(stream)
+        for table in self.tables.fed_by(stream.name):
+            self.feeder.feed(table)
 
     @property
     def catalog(self) -> Catalog:

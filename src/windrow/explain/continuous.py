@@ -18,10 +18,20 @@ from windrow.engine.plans.query import ContinuousQuery
 from windrow.engine.state import StreamState
 from windrow.explain.costs import verbose_lines
 from windrow.explain.names import ColumnNames
-from windrow.explain.operators import LIVE_ROWS, described, kept_rows, layout_text, order_text, reads_store
+from windrow.explain.operators import (
+    LIVE_ROWS,
+    chosen_layout_text,
+    described,
+    kept_rows,
+    layout_text,
+    order_text,
+    reads_store,
+)
 from windrow.explain.tree import ExplainedPlan, PlanBox, bytes_text, count_text, seconds_text
+from windrow.operators.layouts.choosing import is_chosen
 from windrow.operators.scan import needs_history, reach
 from windrow.operators.state import OUTPUT, ROOT, empty_tables, has_ends, is_strict
+from windrow.optimizer.execution import DIRECT, NEGATIVE, UPA, execution_of
 from windrow.optimizer.pipeline import OptimizedPlan, RuleStep
 from windrow.patterns import Annotated, UpdatePattern, annotate
 from windrow.plan.algebra.nodes import (
@@ -36,6 +46,7 @@ from windrow.plan.algebra.nodes import (
     StreamWindow,
     ToStream,
     Window,
+    WindowExpiry,
 )
 from windrow.types import number_text, point_text
 
@@ -86,6 +97,7 @@ def _explained(
     names, annotated = ColumnNames(plan.root), annotate(plan)
     root = _Boxes(plan, names, running).box(annotated, ROOT)
     more = [f"Output: {_output(plan, annotated.output, explicit)}"]
+    more += [] if execution_of(plan) == UPA else [f"Execution: {_EXECUTIONS[execution_of(plan)]}"]
     more += [f"View: ORDER BY {order_text(plan.order, names)}"] if plan.order else []
     more += _measured(running) if running is not None else [f"Complete: {_would_be_complete(plan)}"]
     note = between_ticks(plan)
@@ -104,6 +116,7 @@ class _Boxes:
         self._running = running
         self._tables = empty_tables(plan)
         self._sizes = {} if running is None else running.query.version.state.sizes
+        self._layouts = {} if running is None else running.query.version.state.layouts
         self._home = home_text(None if running is None else running.query)
         self._has_ticked = running is not None and running.query.progress.ticked is not None
         self._history = needs_history(plan)
@@ -125,6 +138,8 @@ class _Boxes:
             return 0
         if path == ROOT and isinstance(node, ToStream) and node.kind is Streaming.RSTREAM and not node.restores:
             return 1
+        if isinstance(node, WindowExpiry):
+            return 3 if self._hidden(node.input, f"{path}.0") == 2 else 0
         is_made = isinstance(node, OutputWindow) and node.lifetime == Lifetime(1) and isinstance(node.input, ToStream)
         return 2 if is_made else 0
 
@@ -166,7 +181,12 @@ class _Boxes:
 
     def _table(self, path: str, what: str, is_withdrawn: bool) -> str:
         table = self._tables.get(path)
-        layout = "" if table is None else f": {layout_text(table.layout, is_withdrawn)}"
+        if table is None:
+            layout = ""
+        elif is_chosen(table):
+            layout = f": {chosen_layout_text(self._layouts.get(path))}"
+        else:
+            layout = f": {layout_text(table.layout, is_withdrawn)}"
         if not self._has_ticked:
             return f"{what}{layout}"
         rows, nbytes = self._sizes.get(path, (0, 0))
@@ -222,6 +242,11 @@ def _output(plan: ContinuousPlan, pattern: UpdatePattern, explicit: bool) -> str
     return f"{pattern}, {_OUTPUTS[pattern]}"
 
 
+_EXECUTIONS = {
+    NEGATIVE: "negative (SET execution): every row that expires is withdrawn by a negative tuple, and state is by key",
+    DIRECT: "direct (SET execution): there are no negative tuples, and operators scan lists for expired rows",
+}
+
 _OUTPUTS = {
     UpdatePattern.MONOTONIC: "so rows are only added, and stay",
     UpdatePattern.WKS: "so every row says in exp when it ends, and none is withdrawn",
@@ -241,7 +266,7 @@ def _would_be_complete(plan: ContinuousPlan) -> str:
 def _measured(running: RunningPlan) -> list[str]:
     query, kind = running.query, running.query.plan.point
     ticked = query.progress.ticked
-    frontiers = {name: frontier_text(running.stream_of(name)) for name in query.plan.streams}
+    frontiers = {name: frontier_text(running.stream_of(name)) for name in query.read_streams}
     shown = ", ".join(f"{name} {point or 'nothing seen yet'}" for name, point in frontiers.items())
     up_to = "has not ticked yet" if ticked is None else f"ticked up to {point_text(ticked, kind)}"
     lines = [f"Ticks: {up_to}; frontiers: {shown}{_held_back(running)}"]
@@ -263,11 +288,12 @@ def _measured(running: RunningPlan) -> list[str]:
 
 def _held_back(running: RunningPlan) -> str:
     """Which stream the next tick waits for, if there are several."""
-    plan = running.query.plan
-    if len(plan.streams) < 2:
+    query = running.query
+    if len(query.read_streams) < 2:
         return ""
-    progress = {name: running.stream_of(name).progress for name in plan.streams}
-    axes = {window.stream: window.attribute.column for window in plan.windows}
+    progress = {name: running.stream_of(name).progress for name in query.read_streams}
+    axes = {table.feed.stream: table.feed.axis for table in query.fed_tables if table.feed is not None}
+    axes |= {window.stream: window.attribute.column for window in query.plan.windows}
     waiting = {name: one.frontiers[axes[name]].value for name, one in progress.items() if not one.input_ended}
     if not waiting:
         return ""

@@ -8,12 +8,14 @@ from typing import Any
 from windrow.cql.intervals import format_interval
 from windrow.explain.names import ColumnNames, plain_sql
 from windrow.operators.grouping.calls import SUBTRACTABLE, exact
-from windrow.operators.layouts.parts import Layout
+from windrow.operators.layouts.choosing import COMMON, LEAST_LEFT, RARE
+from windrow.operators.layouts.parts import Layout, LayoutUse
 from windrow.operators.scan import window_of
-from windrow.operators.state import is_strict
+from windrow.operators.state import is_direct, is_strict
 from windrow.plan.accumulators import AggregateCall
 from windrow.plan.algebra.nodes import (
     Distinct,
+    Expiring,
     Filter,
     GroupBy,
     Join,
@@ -33,6 +35,7 @@ from windrow.plan.algebra.nodes import (
     TableScan,
     TopRows,
     ToStream,
+    WindowExpiry,
 )
 from windrow.plan.nodes import Order
 from windrow.types import SqlType
@@ -44,6 +47,7 @@ _LAYOUTS = {
     Layout.FIFO: "FIFO, in order of birth",
     Layout.CALENDAR: "calendar by expiration",
     Layout.KEYED: "newest per key",
+    Layout.LIST: "list in order of arrival, scanned for expired rows",
 }
 
 
@@ -52,6 +56,21 @@ def layout_text(layout: Layout, is_withdrawn: bool) -> str:
     if not is_withdrawn:
         return _LAYOUTS[layout]
     return "by value and end, counted" if layout is Layout.KEYED else f"{_LAYOUTS[layout]}, with tombstones"
+
+
+def chosen_layout_text(use: LayoutUse | None) -> str:
+    """How rows are kept that may end or be withdrawn before, and why. None: nothing has been measured."""
+    calendar, table = layout_text(Layout.CALENDAR, True), layout_text(Layout.KEYED, True)
+    if use is None:
+        return f"{calendar}, as long as few rows are withdrawn before their end"
+    text = table if not use.calendars else calendar if not use.tables else f"{table}, or in tasks with few: {calendar}"
+    if use.departures.count < LEAST_LEFT:
+        return f"{text}, since fewer than {LEAST_LEFT} rows have left" if use.calendars else f"{text}, as chosen before"
+    share = f"{use.departures.share:.0%} of the rows that left were withdrawn before their end"
+    bound = (
+        f"below {RARE:.0%} it would be a calendar" if not use.calendars else f"above {COMMON:.0%} it would be by value"
+    )
+    return f"{text}, since {share}; {bound}"
 
 
 def window_text(lifetime: Lifetime, kind: SqlType) -> str:
@@ -150,12 +169,12 @@ def _outer_join(node: OuterJoin, names: ColumnNames, kind: SqlType) -> Described
 
 def _table_scan(node: TableScan, names: ColumnNames, kind: SqlType) -> Described:
     columns = ", ".join(one.name for one in node.columns)
-    return "Table", node.table, f"{columns}; what statements change comes at the first tick that is not committed"
+    return "Table", node.table, f"{columns}; its changes come at the first tick at which they count"
 
 
 def _nrr_join(node: NrrJoin, names: ColumnNames, kind: SqlType) -> Described:
     text, table = _condition(node, names), names.source(node.table)
-    how = f"new rows look for matches in {table} as of their own tick; later changes of it change no result"
+    how = f"new rows look for matches in {table} as of their own ts; later changes of it change no result"
     how += "; rows without a match get NULLs" if node.is_left else ""
     return "NrrJoin", f"on {text}" if text else "of all pairs", how
 
@@ -166,9 +185,11 @@ def _set_operation(node: SetOperation, names: ColumnNames, kind: SqlType) -> Des
 
 
 def _distinct(node: Distinct, names: ColumnNames, kind: SqlType) -> Described:
-    how = (
-        "counts the rows of each value" if is_strict(node) else "δ*: of each value the row shown and the latest expiry"
-    )
+    how = "δ*: of each value the row shown and the latest expiry"
+    if is_strict(node):
+        how = "counts the rows of each value"
+    elif is_direct(node):
+        how = "scans the rows shown for new values, and the input for values whose row expires"
     return "Distinct", names.columns(node.schema), how
 
 
@@ -189,6 +210,12 @@ def _is_running(call: AggregateCall) -> bool:
 
 def _output_window(node: OutputWindow, names: ColumnNames, kind: SqlType) -> Described:
     return "Window", f"over the results {window_text(node.lifetime, kind)}", "a result lives from its birth"
+
+
+def _expiry(node: WindowExpiry, names: ColumnNames, kind: SqlType) -> Described:
+    if node.how is Expiring.NEGATIVE:
+        return "NegativeTuples", "of every row that expires", "finds the rows that leave the window, and withdraws them"
+    return "Direct", "expiry", "hands rows on; operators above scan what they keep for expired ones"
 
 
 def _output_rows(node: OutputRows, names: ColumnNames, kind: SqlType) -> Described:
@@ -225,6 +252,7 @@ _DESCRIBED: dict[type[Node], Callable[[Any, ColumnNames, SqlType], Described]] =
     Distinct: _distinct,
     GroupBy: _group_by,
     OutputWindow: _output_window,
+    WindowExpiry: _expiry,
     OutputRows: _output_rows,
     ToStream: _to_stream,
     TopRows: _top_rows,
@@ -234,6 +262,7 @@ _WHAT = {
     GroupBy: "groups",
     Distinct: "values",
     OutputWindow: "results to be born",
+    WindowExpiry: "rows of the window",
     TopRows: LIVE_ROWS,
     ToStream: LIVE_ROWS,
     RowsWindow: "the last rows",
@@ -242,6 +271,7 @@ _WHAT = {
 }
 _PARTS = {
     "cells": "partial aggregates",
+    "came": "rows of the input",
     "shown": "rows shown",
     "live": LIVE_ROWS,
     "rows": LIVE_ROWS,

@@ -22,6 +22,7 @@ from windrow.operators.layouts.calendar import Calendar
 from windrow.operators.layouts.keyed import Keyed
 from windrow.operators.layouts.parts import StatePart
 from windrow.operators.layouts.queue import RowQueue
+from windrow.operators.layouts.row_list import RowList
 from windrow.operators.layouts.steps import Outcome, StateTable, TickBatch
 from windrow.operators.merge_union import merge_union
 from windrow.operators.negation.outer_join import outer_join
@@ -32,9 +33,9 @@ from windrow.operators.negation.set_operation import LEAVING, set_operation
 from windrow.operators.negation.sides import Side
 from windrow.operators.output_window import output_window
 from windrow.operators.projection import project
-from windrow.operators.relations.nrr_join import FromChanges, FromTable, TableSide, nrr_join
+from windrow.operators.relations.nrr_join import nrr_join
 from windrow.operators.relations.table_scan import TableRows, scan_table
-from windrow.operators.scan import StreamRows, scan, stored_schema, table_of, window_of
+from windrow.operators.scan import StreamRows, scan, stored_schema, window_of
 from windrow.operators.selection import select
 from windrow.operators.stages.cutting import Stage, windows_below
 from windrow.operators.state import (
@@ -44,10 +45,13 @@ from windrow.operators.state import (
     empty_tables,
     has_ends,
     has_internal,
+    is_direct,
     is_internal,
     keeps_live_rows,
     reads_live_rows,
 )
+from windrow.operators.strategies.direct_distinct import CAME, direct_distinct
+from windrow.operators.strategies.negative_tuples import negative_tuples
 from windrow.operators.strict.distinct import LIVE, counting_distinct
 from windrow.operators.strict.group_by import ROWS, group_live_rows
 from windrow.operators.strict.join import Alive, strict_join
@@ -61,6 +65,7 @@ from windrow.operators.top_rows import SHOWN, top_rows
 from windrow.plan.algebra.nodes import (
     ContinuousPlan,
     Distinct,
+    Expiring,
     Filter,
     GroupBy,
     Join,
@@ -79,6 +84,7 @@ from windrow.plan.algebra.nodes import (
     TopRows,
     ToStream,
     Window,
+    WindowExpiry,
     distinct_below,
 )
 from windrow.types import SqlType
@@ -204,6 +210,11 @@ class _Run:
         assert isinstance(found, Calendar)
         return found
 
+    def listed(self, path: str) -> RowList:
+        found = self.table(path)
+        assert isinstance(found, RowList)
+        return found
+
     def edge(self, node: Node, path: str) -> Edge:
         """The new rows of a node, metered."""
         if path in self.given:
@@ -254,6 +265,9 @@ class _Run:
             return Outcome(project(node, edge, batch.kernel))
         if isinstance(node, MergeUnion):
             return Outcome(merge_union(node, edges, batch.due))
+        if isinstance(node, WindowExpiry):
+            is_negative = node.how is Expiring.NEGATIVE
+            return negative_tuples(edge, path, self.calendar(path), batch.due) if is_negative else Outcome(edge)
         if isinstance(node, SetOperation):
             return set_operation(node, edges, path, self.keyed(path), self.calendar(path + LEAVING), batch)
         if isinstance(node, Distinct):
@@ -278,6 +292,8 @@ class _Run:
         return self._kept(to_stream(node, edge, path, self.table(path) if keeps_live_rows(node) else None, batch))
 
     def _distinct(self, node: Distinct, edge: Edge, path: str) -> Outcome:
+        if is_direct(node):
+            return direct_distinct(node, edge, path, self.listed(path), self.listed(path + CAME), self.batch)
         if not edge.is_strict:
             return distinct(node, edge, path, self.keyed(path), self.batch)
         live = self.table(path + LIVE) if has_ends(node.input) else None
@@ -325,14 +341,8 @@ class _Run:
         return Reused(node, found, self.keyed(path + ".0" * _depth(node)))
 
     def _nrr_join(self, node: NrrJoin, path: str) -> Edge:
-        edge, scan = self.edge(node.input, f"{path}.0"), table_of(node.table)
-        table: TableSide
-        if scan is None:
-            old = f"{path}.1/old"
-            table = FromChanges(self.edge(node.table, f"{path}.1"), old, self.table(old))
-        else:
-            below = f"{path}.1" + ".0" * _depth(node.table)
-            table = FromTable(node.table, self.relations.get(below))
+        edge = self.edge(node.input, f"{path}.0")
+        table = self.relations.get(f"{path}.1" + ".0" * _depth(node.table))
         return self._kept(nrr_join(node, edge, table, self.batch))
 
     def _side(self, node: SemiJoin | OuterJoin, i: int, path: str) -> Side:
@@ -345,12 +355,13 @@ class _Run:
         rows = self.inputs[first].old if first in self.inputs else None
         return Side(one, edge, keys, table, None, stored_schema(window).empty_table() if rows is None else rows)
 
-    def _remember(self, path: str, edge: Edge) -> Calendar:
-        """Keep the new rows of a join's input for later batches; returns the calendar of the old ones."""
-        calendar, upto = self.calendar(path), self.batch.due.upto
+    def _remember(self, path: str, edge: Edge) -> Calendar | RowList:
+        """Keep the new rows of a join's input for later batches; returns the old ones."""
+        kept, upto = self.table(path), self.batch.due.upto
+        assert isinstance(kept, Calendar | RowList)
         rows = taken(edge.rows, longs(edge.rows.column(EXP)) > upto)
-        self._keep({path: calendar.appended(rows).settled(upto)}, tuple(calendar.cut(path, rows)))
-        return calendar
+        self._keep({path: kept.appended(rows).settled(upto)}, tuple(kept.cut(path, rows)))
+        return kept
 
     def _keep(self, tables: Mapping[str, StateTable], parts: tuple[StatePart, ...]) -> None:
         self.after.update(tables)

@@ -37,7 +37,7 @@ def distinct_schema(node: Distinct) -> pa.Schema:
 def distinct(node: Distinct, edge: Edge, path: str, state: Keyed, batch: TickBatch) -> Outcome:
     """The rows that begin to show a value, and the renewals, of all due ticks."""
     due, names = batch.due, edge.names
-    rows = _visible(edge, due)
+    rows = visible_rows(edge, due)
     columns = [normal(column) for column in rows.columns[2:]]
     ids, firsts = numbered(columns, rows.num_rows)
     known = state.find([column.take(pa.array(firsts)) for column in columns], firsts.size)
@@ -47,10 +47,10 @@ def distinct(node: Distinct, edge: Edge, path: str, state: Keyed, batch: TickBat
     held = at >= 0
     old = state.take(at[held], distinct_schema(node))
     values = _values(names, columns, firsts, taken(old, np.arange(held[: firsts.size].sum(), old.num_rows)))
-    shown = np.full(at.size, _NONE, np.int64)
-    youngest = np.full(at.size, _NONE, np.int64)
+    shown = np.full(at.size, NOT_SHOWN, np.int64)
+    youngest = np.full(at.size, NOT_SHOWN, np.int64)
     shown[held], youngest[held] = longs(old.column(EXP)), longs(old.column(YOUNGEST))
-    made = _chains(ids, longs(rows.column(TS)), longs(rows.column(EXP)), shown, youngest, due)
+    made = chains(ids, longs(rows.column(TS)), longs(rows.column(EXP)), shown, youngest, due)
     lifetime = {TS: pa.array(made.ts), EXP: pa.array(made.exp)} | (
         {UNTIL: pa.array(made.exp)} if batch.has_until else {}
     )
@@ -66,11 +66,11 @@ def distinct(node: Distinct, edge: Edge, path: str, state: Keyed, batch: TickBat
     )
 
 
-_NONE = np.iinfo(np.int64).min
+NOT_SHOWN = np.iinfo(np.int64).min
 """The exp of a value that is not shown."""
 
 
-def _visible(edge: Edge, due: DueTicks) -> pa.Table:
+def visible_rows(edge: Edge, due: DueTicks) -> pa.Table:
     """TS, EXP and the values of rows that some tick sees, in the order of their births, the longest-lived first."""
     rows = edge.rows.select([TS, EXP, *edge.names])
     ts, exp = longs(rows.column(TS)), longs(rows.column(EXP))
@@ -85,7 +85,7 @@ def _values(names: list[str], columns: list[pa.Array], firsts: Points, ending: p
 
 
 @dataclass(frozen=True)
-class _Chains:
+class Chains:
     """The rows made (of which value, and their lifetimes), and per value what is shown at the end."""
 
     value: Points
@@ -95,7 +95,7 @@ class _Chains:
     youngest: Points
 
 
-def _chains(ids: Points, ts: Points, exp: Points, shown: Points, youngest: Points, due: DueTicks) -> _Chains:
+def chains(ids: Points, ts: Points, exp: Points, shown: Points, youngest: Points, due: DueTicks) -> Chains:
     """All rows of all values, a round at a time: round i makes the i-th row of every value that has one.
 
     Tuples come in the order of their births. `best` is the latest exp of a value's tuples so far, so the renewal at a
@@ -111,12 +111,12 @@ def _chains(ids: Points, ts: Points, exp: Points, shown: Points, youngest: Point
     shown, alive = shown.copy(), np.arange(shown.size)
     while alive.size:
         now = shown[alive]
-        has = now != _NONE
+        has = now != NOT_SHOWN
         tick = np.where(has, due.first_above(np.where(has, now, due.before)), due.before)
         alive, now, has, tick = (part[tick <= due.upto] for part in (alive, now, has, tick))
         below = packed.below(alive, tick)  # tuples of the value below the tick
         latest = np.where(
-            below > 0, best[np.maximum(first[alive] + below - 1, 0)] if best.size else _NONE, youngest[alive]
+            below > 0, best[np.maximum(first[alive] + below - 1, 0)] if best.size else NOT_SHOWN, youngest[alive]
         )
         renews = has & (latest >= tick)
         begins = ~renews & (below < counts[alive])
@@ -124,12 +124,12 @@ def _chains(ids: Points, ts: Points, exp: Points, shown: Points, youngest: Point
         starts = np.where(renews, now, ts[next_at] if ts.size else 0)
         ends = np.where(renews, latest, exp[next_at] if exp.size else 0)
         going = renews | begins
-        shown[alive] = np.where(going, ends, _NONE)
+        shown[alive] = np.where(going, ends, NOT_SHOWN)
         alive, starts, ends = alive[going], starts[going], ends[going]
         found.append((alive, starts, ends))
-    last = np.where(counts > 0, best[np.maximum(first + counts - 1, 0)] if best.size else _NONE, youngest)
+    last = np.where(counts > 0, best[np.maximum(first + counts - 1, 0)] if best.size else NOT_SHOWN, youngest)
     value, starts, ends = (np.concatenate([part[i] for part in found] or [np.zeros(0, np.int64)]) for i in range(3))
-    return _Chains(value, starts, ends, shown, last)
+    return Chains(value, starts, ends, shown, last)
 
 
 def _running_max(exp: Points, ids: Points, youngest: Points) -> Points:

@@ -24,6 +24,7 @@ from sqlglot import exp
 from windrow.operators.distinct import distinct_schema
 from windrow.operators.layouts.calendar import Calendar
 from windrow.operators.layouts.keyed import Keyed
+from windrow.operators.layouts.row_list import RowList
 from windrow.operators.layouts.steps import TickBatch
 from windrow.operators.projection import project
 from windrow.operators.scan import scan
@@ -65,7 +66,7 @@ class Kept:
     """The old rows of an input in the join's own state."""
 
     schema: tuple[PlanColumn, ...]
-    rows: Calendar
+    rows: Calendar | RowList
 
     def met(self, keys: Sequence[exp.Expr], wanted: Sequence[pa.Array], batch: TickBatch) -> Edge:
         rows = self.rows.rows(batch.due.before, lifetime_schema(self.schema, batch.has_until))

@@ -10,15 +10,18 @@ from windrow.operators.group_by import CELLS
 from windrow.operators.grouping.calls import LEAVE as CELL_LEAVE
 from windrow.operators.grouping.calls import calls_of
 from windrow.operators.grouping.cells import merged
+from windrow.operators.layouts import choosing
 from windrow.operators.layouts.calendar import Calendar
 from windrow.operators.layouts.keyed import Keyed
-from windrow.operators.layouts.live import live_calendar, live_table
-from windrow.operators.layouts.parts import StatePart
+from windrow.operators.layouts.live import LEAVE, live_calendar, live_table
+from windrow.operators.layouts.parts import Layout, LayoutUse, StatePart
 from windrow.operators.layouts.queue import RowQueue
+from windrow.operators.layouts.row_list import RowList
 from windrow.operators.layouts.steps import StateTable
 from windrow.operators.negation.rows_window import COUNTED, partition_keys, ring_keys
 from windrow.operators.negation.set_operation import LEAVING, empty_leaving
-from windrow.operators.scan import table_of, window_of
+from windrow.operators.scan import window_of
+from windrow.operators.strategies.direct_distinct import CAME
 from windrow.operators.strict.distinct import LIVE
 from windrow.operators.strict.group_by import ROWS, read_columns
 from windrow.operators.tables.memo import by_identity
@@ -27,6 +30,7 @@ from windrow.operators.top_rows import SHOWN
 from windrow.plan.algebra.nodes import (
     ContinuousPlan,
     Distinct,
+    Expiring,
     GroupBy,
     Join,
     Node,
@@ -43,6 +47,7 @@ from windrow.plan.algebra.nodes import (
     TableScan,
     TopRows,
     ToStream,
+    WindowExpiry,
     walk,
 )
 
@@ -72,6 +77,16 @@ class PlanState:
         """Rows and bytes by path."""
         return {path: (table.count, table.nbytes) for path, table in self.tables.items()}
 
+    @property
+    def layouts(self) -> dict[str, LayoutUse]:
+        """By path, how rows are kept whose layout depends on what leaves."""
+        found = dict[str, LayoutUse]()
+        for path, table in self.tables.items():
+            if table.departures is not None:
+                is_table = table.layout is Layout.KEYED
+                found[path] = LayoutUse(int(not is_table), int(is_table), table.departures)
+        return found
+
     def skipped_to(self, ticked: int) -> PlanState:
         """The state after ticks at which nothing is there."""
         return replace(self, ticked=ticked)
@@ -86,7 +101,10 @@ def restore(
     tables: dict[str, StateTable] = {} if before is None else dict(before.tables)
     for part in parts:
         if not part.is_expired(ticked):
-            tables[part.path] = tables.get(part.path, empty[part.path]).appended(part.rows)
+            table = tables.get(part.path) or choosing.begun(empty[part.path], part)
+            if choosing.is_chosen(table):  # parts of several ranges may differ in layout
+                part = choosing.in_layout(part, table.layout)
+            tables[part.path] = table.appended(part.rows)
     return PlanState({path: table.settled(ticked) for path, table in tables.items()}, ticked)
 
 
@@ -97,12 +115,25 @@ def compacted(state: PlanState) -> list[StatePart]:
     return [part for path, table in state.tables.items() for part in table.parts(path, state.ticked)]
 
 
+def relaid(plan: ContinuousPlan, path: str, table: StateTable, ticked: int) -> StateTable:
+    """A table of the state after a tick in the layout that suits what has left it. Durable parts do not tell of a
+    change, so all of them are written anew."""
+    empty = empty_tables(plan)[path]
+    return choosing.relaid(table, empty, ticked) if isinstance(empty, Calendar) else table
+
+
 @by_identity
 def empty_tables(plan: ContinuousPlan) -> dict[str, StateTable]:
     """The empty tables of every operator that keeps something, by path."""
     found: dict[str, StateTable] = {OUTPUT: live(plan.root)}
     _collect(plan.root, ROOT, found)
-    return found
+    return found if not is_direct(plan.root) else {path: _listed(path, table) for path, table in found.items()}
+
+
+def _listed(path: str, table: StateTable) -> StateTable:
+    """The same state as a list. A join tests lifetimes itself, so its lists are scanned only now and then."""
+    lazy = path.endswith("/old")
+    return RowList(table.by, table.width if lazy else 0) if isinstance(table, Calendar) else table
 
 
 def _collect(node: Node, path: str, found: dict[str, StateTable]) -> None:
@@ -112,10 +143,11 @@ def _collect(node: Node, path: str, found: dict[str, StateTable]) -> None:
             found[f"{path}.{i}/old"] = live(one) if is_strict(one) else Calendar(EXP, interval(one))
         elif isinstance(node, SemiJoin | OuterJoin) and window_of(one) is None:
             found[f"{path}.{i}/old"] = live(one)
-    if isinstance(node, NrrJoin) and table_of(node.table) is None:
-        found[f"{path}.1/old"] = live(node.table)
     if isinstance(node, Distinct):
-        found[path] = Keyed(tuple(column.sql for column in node.schema))
+        if is_direct(node):
+            found[path] = found[path + CAME] = RowList(LEAVE)
+        else:
+            found[path] = Keyed(tuple(column.sql for column in node.schema))
         if is_strict(node) and has_ends(node.input):
             found[path + LIVE] = live(node.input)
     elif isinstance(node, GroupBy):
@@ -133,6 +165,8 @@ def _collect(node: Node, path: str, found: dict[str, StateTable]) -> None:
         found[path + COUNTED] = Keyed(partition_keys(node))
     elif isinstance(node, OutputWindow):
         found[path] = RowQueue()
+    elif isinstance(node, WindowExpiry) and node.how is Expiring.NEGATIVE:
+        found[path] = Calendar(LEAVE, interval(node))
     elif isinstance(node, TopRows):
         found[path] = live(node.input)
         found[path + SHOWN] = Keyed(tuple(column.sql for column in node.schema))
@@ -142,11 +176,11 @@ def _collect(node: Node, path: str, found: dict[str, StateTable]) -> None:
 
 def live(node: Node, columns: tuple[PlanColumn, ...] | None = None) -> StateTable:
     """The empty state of a node's live rows (`layouts/live.py`), or of some columns: a table by value if each row that
-    goes is withdrawn, else a calendar."""
+    goes is withdrawn, else a calendar; if rows may do either, what leaves decides whether it stays one."""
     columns = node.schema if columns is None else columns
     if is_strict(node) and not has_ends(node):
         return live_table(columns)
-    return live_calendar(columns, interval(node))
+    return live_calendar(columns, interval(node), may_change=is_strict(node))
 
 
 def keeps_live_rows(node: ToStream) -> bool:
@@ -181,8 +215,16 @@ def has_internal(plan: ContinuousPlan) -> bool:
     return any(one.lifetime.internal for one in windows)
 
 
+@by_identity
+def is_direct(node: Node) -> bool:
+    """Whether a node is in a plan that is run by the direct approach."""
+    return any(isinstance(one, WindowExpiry) and one.how is Expiring.DIRECT for one in walk(node))
+
+
 def is_strict(node: Node) -> bool:
     """Whether a node's output is strict: what it adds and withdraws at ticks, rather than lifetimes."""
+    if isinstance(node, WindowExpiry):
+        return node.how is Expiring.NEGATIVE
     if isinstance(node, GroupBy):
         return not is_internal(node)
     if isinstance(node, TopRows | RowsWindow | OutputRows | SemiJoin | OuterJoin | SetOperation | TableScan):
@@ -199,6 +241,8 @@ def has_ends(node: Node) -> bool:
     if isinstance(node, StreamWindow | OutputWindow):
         return node.lifetime.range is not None
     if isinstance(node, GroupBy | TopRows | ToStream | RowsWindow | OutputRows | SetOperation | TableScan):
+        return False
+    if isinstance(node, WindowExpiry) and node.how is Expiring.NEGATIVE:
         return False
     if isinstance(node, SemiJoin):
         return has_ends(node.left)

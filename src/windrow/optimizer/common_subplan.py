@@ -38,6 +38,7 @@ from windrow.plan.algebra.nodes import (
     TopRows,
     ToStream,
     Window,
+    WindowExpiry,
     walk,
 )
 from windrow.plan.algebra.rewriting import parsed, substituted, text_of, with_texts
@@ -160,7 +161,7 @@ class _Columns:
 
     def _over(
         self,
-        node: Filter | Project | GroupBy | Distinct | OutputWindow | OutputRows | ToStream | TopRows,
+        node: Filter | Project | GroupBy | Distinct | OutputWindow | OutputRows | WindowExpiry | ToStream | TopRows,
         below: Node,
     ) -> Node:
         if isinstance(node, Filter):

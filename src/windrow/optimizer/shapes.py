@@ -21,12 +21,13 @@ from windrow.plan.algebra.nodes import (
     TopRows,
     ToStream,
     Window,
+    WindowExpiry,
 )
 
 
 def shape_text(node: Node) -> str:
-    """Which operators stand over which. Projections are left out."""
-    if isinstance(node, Project):
+    """Which operators stand over which. Projections and how rows expire are left out."""
+    if isinstance(node, Project | WindowExpiry):
         return shape_text(node.input)
     if isinstance(node, Window):
         return node.called
@@ -50,7 +51,7 @@ _UNARY: dict[type[Node], str] = {
 
 
 def _operand(node: Node) -> str:
-    while isinstance(node, Project):
+    while isinstance(node, Project | WindowExpiry):
         node = node.input
     text = shape_text(node)
     is_single = isinstance(node, Window | TableScan | ToStream) or type(node) in _UNARY

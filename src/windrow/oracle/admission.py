@@ -34,6 +34,9 @@ class Reason(Enum):
     RANGE = "range"
     FUTURE = "future"
     LATE = "late"
+    NULL_KEY = "null_key"
+    DELETED_KEY = "deleted_key"
+    """The last two: a table that the stream feeds could not take it."""
 
 
 @dataclass(frozen=True)

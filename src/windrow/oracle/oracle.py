@@ -113,7 +113,7 @@ class Oracle:
         elif isinstance(statement, CreateQuery):
             self._create_query(statement)  # OR REPLACE: a continuous query begins anew where it was (see `begin`)
         elif isinstance(statement, CreateTable):
-            self._tables[statement.name.lower()] = TableHistory(statement)
+            self._tables[statement.name.lower()] = self._continuous.create_table(statement)
         elif isinstance(statement, InsertRows | UpdateRows | DeleteRows):
             self._tables[statement.table.lower()].change(self._spark, statement, len(self._log))
         elif isinstance(statement, Drop) and statement.kind.upper() == "TABLE":
@@ -205,7 +205,15 @@ class Oracle:
         self._log.append(stream.lower())
 
     def dead_letters(self, stream: str) -> list[OracleDeadLetter]:
-        return self._replay(stream).dead
+        """Dead letters, and tuples that a table could not take: below the frontier, where they are applied."""
+        state, found = self._replay(stream), list[OracleDeadLetter]()
+        for table in self._tables.values():
+            if (table.statement.stream or "").lower() == stream.lower():
+                axis = column_named(self._stream(stream).statement, self._stream(stream).statement.timestamp_by or "")
+                frontier = state.frontiers.get(axis)
+                refused = self._continuous.fed(table).refused
+                found += [one for point, one in refused if state.ended or (frontier is not None and point < frontier)]
+        return [*state.dead, *found]
 
     def frontiers(self, stream: str) -> dict[str, int | None]:
         """The present frontier of each window attribute; None: nothing is promised yet."""

@@ -20,6 +20,7 @@ from windrow.patterns.lattice import UpdatePattern
 from windrow.plan.algebra.nodes import (
     ContinuousPlan,
     Distinct,
+    Expiring,
     Filter,
     GroupBy,
     Join,
@@ -38,6 +39,7 @@ from windrow.plan.algebra.nodes import (
     TableScan,
     TopRows,
     ToStream,
+    WindowExpiry,
 )
 
 MONOTONIC, WKS, WK, STR = UpdatePattern
@@ -239,6 +241,13 @@ def _top_rows(node: TopRows, inputs: Edges) -> EdgePatterns:
     return EdgePatterns(STR, STR, "a row leaves the first rows when a better one comes, which nobody can predict")
 
 
+def _expiry(node: WindowExpiry, inputs: Edges) -> EdgePatterns:
+    one = inputs[0]
+    if node.how is Expiring.NEGATIVE:
+        return EdgePatterns(STR, STR, "every row that expires is withdrawn by a negative tuple")
+    return EdgePatterns(one.state, one.output, "rows expire as in the window", one.length, one.is_internal)
+
+
 def _to_stream(node: ToStream, inputs: Edges) -> EdgePatterns:
     return EdgePatterns(MONOTONIC, MONOTONIC, f"{node.words} only appends rows to a stream")
 
@@ -246,6 +255,7 @@ def _to_stream(node: ToStream, inputs: Edges) -> EdgePatterns:
 PROPAGATION: dict[type[Node], Callable[[Any, Edges], EdgePatterns]] = {
     StreamWindow: _stream_window,
     OutputWindow: _output_window,
+    WindowExpiry: _expiry,
     OutputRows: _output_rows,
     RowsWindow: _strict("a tuple leaves a count-based window when later ones come, which nobody can predict"),
     Filter: _kept("selection"),

@@ -301,8 +301,7 @@ class _Binding:
 
     def _check_sequence(self, what: str) -> None:
         """Row numbers need an order of arrival that is the same on replay."""
-        statement = self._stream.statement
-        if statement.sequence_by is None and statement.source.lower() not in ("memory", "files", "nexmark"):
+        if not self._stream.has_arrival:
             raise self._error(
                 f"stream '{self._stream.name}' has no order of arrival that a replay repeats, so {what} are refused",
                 "Create the stream with SEQUENCE BY column.",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import localcontext
 from itertools import product
@@ -35,6 +35,7 @@ from windrow.plan.algebra.nodes import (
     SetOperation,
     Streaming,
     StreamWindow,
+    TableScan,
     TopRows,
     ToStream,
     Window,
@@ -54,12 +55,14 @@ NEVER = POINT_MAX
 @dataclass(frozen=True)
 class WindowOperators:
     """A plan over a history. `first` is the first tick that is processed. `at_instants`: it is looked at at every
-    instant, not only at ticks, as RESTORE asks."""
+    instant, not only at ticks, as RESTORE asks. `table` gives the rows of a table at a tick, by the names of its
+    columns."""
 
     plan: ContinuousPlan
     history: History
     first: int
     at_instants: bool = False
+    table: Callable[[str, int], Sequence[Mapping[str, Any]]] = lambda name, tick: ()
     _known: dict[tuple[int, int], list[Tuple]] = field(default_factory=dict)
     _below: dict[int, WindowOperators] = field(default_factory=dict)
 
@@ -83,6 +86,9 @@ class WindowOperators:
             return list(self._groups(node, tick).values())
         if isinstance(node, TopRows):
             return _top(node, self.relation(node.input, tick))
+        if isinstance(node, TableScan):
+            rows = self.table(node.table, tick)
+            return [{one.column.sql: row[one.name] for one in node.columns} for row in rows]
         if isinstance(node, SemiJoin | OuterJoin | SetOperation | RowsWindow):
             return self._withdrawn(node, tick)
         if isinstance(node, OutputRows):
@@ -251,7 +257,7 @@ def _is_strict(node: Node) -> bool:
         return False
     if isinstance(node, GroupBy):
         return not _is_internal(node)
-    if isinstance(node, TopRows | SemiJoin | OuterJoin | SetOperation | RowsWindow | OutputRows):
+    if isinstance(node, TopRows | SemiJoin | OuterJoin | SetOperation | RowsWindow | OutputRows | TableScan):
         return True
     return any(_is_strict(one) for one in node.inputs)
 

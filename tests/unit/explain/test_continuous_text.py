@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from xml.etree import ElementTree
 
+import pytest
 from support.bound_plans import bind
 from support.plan_builder import Maker, join, keep, over, plan, semi
 
@@ -13,8 +14,11 @@ from windrow.explain.continuous import explain_plan
 from windrow.explain.drawing import COLOURS, DrawnPlan, svg_text
 from windrow.explain.mermaid import mermaid_text
 from windrow.explain.names import ColumnNames
+from windrow.explain.operators import chosen_layout_text
 from windrow.explain.tree import ExplainedPlan, bytes_text, count_text, seconds_text
+from windrow.operators.layouts.parts import Departures, LayoutUse
 from windrow.operators.tables.metering import PlanMeter
+from windrow.optimizer.execution import DIRECT, NEGATIVE, executed
 from windrow.optimizer.facts import Facts, StreamFacts
 from windrow.optimizer.pipeline import OptimizedPlan, optimize
 from windrow.patterns import UpdatePattern
@@ -125,10 +129,42 @@ def test_operators_over_rows_that_are_withdrawn() -> None:
     found = lines(m.group(Distinct(joined), ("k",), least="MIN x"))
     assert "keeps  rows of a: by value and end, counted" in found
     assert "how    counts the rows of each value" in found
-    assert "keeps  live rows: calendar by expiration, with tombstones" in found
+    calendar = "calendar by expiration, with tombstones, as long as few rows are withdrawn before their end"
+    assert f"keeps  live rows: {calendar}" in found
     assert "keeps  live rows: by value and end, counted" in found
     assert "Output: STR, so a row may be withdrawn by '-' before its exp" in explained(joined).more
     assert "Output: STR, so a row that ends is withdrawn by '-'" in explained(groups).more
+
+
+@pytest.mark.parametrize(
+    ("use", "text"),
+    [
+        (
+            LayoutUse(1, 0, Departures(20, 180)),
+            "calendar by expiration, with tombstones, since 10% of the rows that left",
+        ),
+        (LayoutUse(0, 2, Departures(120, 80)), "by value and end, counted, since 60% of the rows that left"),
+        (LayoutUse(1, 1, Departures(120, 80)), "by value and end, counted, or in tasks with few: calendar"),
+        (LayoutUse(1, 0, Departures(3, 4)), "with tombstones, since fewer than 100 rows have left"),
+        (LayoutUse(0, 1), "by value and end, counted, as chosen before"),
+    ],
+)
+def test_layouts_tell_why_they_were_chosen(use: LayoutUse, text: str) -> None:
+    assert text in chosen_layout_text(use)
+
+
+def test_strategies_are_named() -> None:
+    m = Maker()
+    root = Distinct(m.window("a"))
+    negative, direct = (explained(executed(plan(root), how).root) for how in (NEGATIVE, DIRECT))
+    assert not any(line.startswith("Execution") for line in explained(root).more)
+    assert any(line.startswith("Execution: negative (SET execution)") for line in negative.more)
+    assert any(line.startswith("Execution: direct (SET execution)") for line in direct.more)
+    found = lines(executed(plan(root), NEGATIVE).root)
+    assert "STR ─ NegativeTuples of every row that expires" in found
+    assert "keeps  rows of the window: calendar by expiration" in found
+    found = lines(executed(plan(root), DIRECT).root)
+    assert "keeps  rows of the input: list in order of arrival, scanned for expired rows" in found
 
 
 def test_output_says_what_a_reader_gets() -> None:

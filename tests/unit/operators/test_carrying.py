@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from sqlglot import exp
@@ -19,7 +20,7 @@ from windrow.operators.advance import advance
 from windrow.operators.carrying.carrying import CarriedState, carry, rebuild
 from windrow.operators.carrying.difference import difference
 from windrow.operators.carrying.matching import same_subplans
-from windrow.operators.changes import AT, changes_schema
+from windrow.operators.changes import AT, changes_schema, in_order
 from windrow.operators.changes import stored as stored_changes
 from windrow.operators.state import PlanState, compacted, has_internal, restore
 from windrow.operators.ticks import DueTicks
@@ -35,6 +36,7 @@ from windrow.plan.algebra.nodes import (
     Join,
     Node,
     OutputWindow,
+    Streaming,
     StreamWindow,
     TopRows,
     ToStream,
@@ -122,7 +124,7 @@ def check_from(new: ContinuousPlan, rows: Any, state: PlanState, answer: pa.Tabl
     for before, upto in ((TICKED, TICKED + 2), (TICKED + 2, LAST)):
         due = DueTicks(before, upto, new.step)
         done = advance(new, state, inputs_of(new, tables, due), due, KERNEL)
-        state, changes = restore(new, compacted(done.state), upto), [*changes, done.changes]
+        state, changes = restore(new, compacted(done.state), upto), [*changes, in_order([done.changes])]
     made = pa.concat_tables(changes)
     if answer is None:
         alone = run(new, history_of(new, rows), [start, TICKED, LAST]).all_changes
@@ -245,6 +247,18 @@ def test_answer_has_the_births_of_its_rows() -> None:
     found = [(row[0], row[1], row[2], row[3]) for row in rows_of(made.answer)]
     assert found == [("+", 8, 3, 8), ("+", 8, 5, 10), ("+", 8, 7, 12)]
     assert isinstance(window, StreamWindow)
+
+
+@pytest.mark.parametrize("kind", [Streaming.ISTREAM, Streaming.RSTREAM])
+def test_restore_is_built_of_instants(kind: Streaming) -> None:
+    """Below RESTORE state is of instants, not of ticks: nothing is carried into it or out of it."""
+    maker = Maker()
+    distinct = Distinct(maker.project(maker.window("s", 5), k="k"))
+    pair = [numbered_in_order(plan(ToStream(distinct, kind, restores), 2)) for restores in (False, True)]
+    for old, new in (pair, pair[::-1]):
+        carried, made, _ = replaced(old, new, ROWS, restart=True)
+        assert not carried.windows and made.answer is None
+        check_from(new, ROWS, made.state, None, 0)
 
 
 # -- the difference of answers ---------------------------------------------------------------------

@@ -27,11 +27,13 @@ from support.continuous import (
     viewed,
 )
 
+from windrow.errors import UnsupportedError
 from windrow.operators.advance import advance
 from windrow.operators.changes import changes_schema, in_order
 from windrow.operators.distinct import distinct_schema
 from windrow.operators.state import PlanState, is_strict
 from windrow.operators.view import LiveView
+from windrow.optimizer.execution import DIRECT, NEGATIVE, executed
 from windrow.plan.algebra.nodes import (
     ContinuousPlan,
     Distinct,
@@ -176,6 +178,22 @@ def test_replayed_changes_are_the_answers(case, drawn):
     plan, history = case
     ticks = ticks_of(plan, drawn)
     done = run(plan, history, ticks)
+    naive = WindowOperators(plan, history, plan.step)
+    for tick in range(plan.step, ticks[-1] + 1, plan.step):
+        assert replayed(done.all_changes, tick) == counted(naive.answer(tick)), tick
+
+
+@several
+@given(cases(), cuts, st.sampled_from([NEGATIVE, DIRECT]), st.data())
+def test_strategies_give_the_same_answers(case, drawn, execution, data):
+    plan, history = case
+    try:
+        ran = executed(plan, execution)
+    except UnsupportedError:
+        return
+    ticks = ticks_of(plan, drawn)
+    how = {tick: data.draw(st.sampled_from([None, None, "parts", "compacted"])) for tick in ticks}
+    done = run(ran, history, ticks, restart=how.get)
     naive = WindowOperators(plan, history, plan.step)
     for tick in range(plan.step, ticks[-1] + 1, plan.step):
         assert replayed(done.all_changes, tick) == counted(naive.answer(tick)), tick

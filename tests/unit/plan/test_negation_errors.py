@@ -17,9 +17,14 @@ T = "SELECT 1 FROM t [NOW]"
 @pytest.mark.parametrize(
     ("select", "says", "place", "remedy"),
     [
-        (f"SELECT a FROM s [NOW] WHERE a > 1 OR EXISTS ({T})", "not under OR", "1 FROM t", "UNION ALL"),
+        (f"SELECT DISTINCT a FROM s [NOW] WHERE a > 1 OR EXISTS ({T})", "in a plain SELECT", "1 FROM t", "UNION ALL"),
         (f"SELECT a FROM s [NOW] WHERE NOT (a > 1 AND EXISTS ({T}))", "which is an OR", "1 FROM t", "two queries"),
-        ("SELECT a FROM s [NOW] WHERE ok OR k IN (SELECT k FROM t [NOW])", "IN (SELECT …) stands", "k IN", "UNION"),
+        (
+            "SELECT a FROM s [NOW] WHERE a IN (SELECT k FROM t [NOW]) OR k IN (SELECT k FROM t [NOW])",
+            "IN (SELECT …) under OR",
+            "a IN",
+            "UNION",
+        ),
         (f"SELECT a FROM s [NOW] WHERE (EXISTS ({T})) = ok", "not in an expression", "1 FROM t", "of its own"),
         (f"SELECT EXISTS ({T}) AS e FROM s [NOW]", "EXISTS with a sub-query stands in WHERE", "1 FROM t", "Move it"),
         (f"SELECT a FROM s [NOW] JOIN t [NOW] ON EXISTS ({T})", "stands in WHERE", "1 FROM t", "Move it"),

@@ -109,7 +109,7 @@ CREATE STREAM alarms AS
     ),
     StatementHelp(
         "CREATE TABLE",
-        "declares a table, whose rows are inserted, updated and deleted.",
+        "declares a table, whose rows are inserted, updated and deleted, or come from a stream.",
         """\
 CREATE TABLE [IF NOT EXISTS] name
   {(column type PRIMARY KEY, …) | (column type, …, PRIMARY KEY (column, …))}
@@ -118,7 +118,8 @@ CREATE TABLE [IF NOT EXISTS] name
         """\
 CREATE TABLE sites (sensor STRING PRIMARY KEY, city STRING) NON RETROACTIVE;""",
         "One column is the key, or several. A change of a row changes past results, too, unless the table is NON "
-        "RETROACTIVE: then only later tuples see it. docs/tables.md says which one you need.",
+        "RETROACTIVE: then only later tuples see it. FROM STREAM: the tuples of a stream are the changes, and DELETE "
+        "WHEN says which of them remove a row. docs/tables.md says which one you need.",
     ),
     StatementHelp(
         "INSERT",

@@ -236,6 +236,8 @@ class _PlanPlace:
             parts += made
             self.meter.add_batch(0, read - started, time.perf_counter() - read)
         state = replace(state, ticked=batch.due.upto)
+        if batch.merging:
+            state = self.common.compacted.relaid(task.plan, state)
         for part in self.common.compacted.parts(state) if batch.merging else parts:
             told = {"operator": part.path, "layout": part.layout.name, "lo": part.lo, "hi": min(part.hi, POINT_MAX)}
             self.kept.append(({"kind": STATE, **told}, part.rows))
@@ -279,7 +281,7 @@ class _PlanPlace:
             scan = node_at(self.task.plan.root, one.path)
             assert isinstance(scan, TableScan)
             buckets = None if stage.single else self.buckets
-            found[one.path] = _WORKER.tables.shared(root, one, scan, names, buckets)
+            found[one.path] = _WORKER.tables.shared(root, one, scan, names, buckets, self.batch.due)
         return found
 
     def _edge(self, path: str) -> Edge:
@@ -397,7 +399,9 @@ class _PlanPlace:
     def _report(self) -> dict[str, Any]:
         counts = {path: (one.rows, one.nbytes, one.seconds) for path, one in self.meter.counts.items()}
         times = {"read_s": self.meter.read_s, "advance_s": self.meter.advance_s}
-        report = {"changes": self.changes, "sizes": self.state.sizes, "counts": counts, "blocks": self.blocks, **times}
+        layouts = {path: asdict(use) for path, use in self.state.layouts.items()}
+        kept = {"sizes": self.state.sizes, "layouts": layouts, "blocks": self.blocks}
+        report = {"changes": self.changes, "counts": counts, **kept, **times}
         if self.took is not None:
             report["took"] = (self.took.subplan.path, self.took.result.by, self.took.result.path)
         return report if self.alone is None else {**report, "alone": self.alone}

@@ -10,11 +10,13 @@ import pyarrow as pa
 
 from windrow.dataplane.blocks.store import read_block
 from windrow.operators.layouts.keyed import Keyed
-from windrow.operators.relations.table_scan import TableRows, after_change, netted_change
+from windrow.operators.relations.changelog import after_change, fed_changes, netted_change
+from windrow.operators.relations.table_scan import TableRows
 from windrow.operators.stages.cutting import Names, buckets_in
 from windrow.operators.stages.ranges import Range, is_within
 from windrow.operators.tables.edges import COUNT
 from windrow.operators.tables.rows import appended, taken
+from windrow.operators.ticks import DueTicks
 from windrow.plan.algebra.nodes import TableScan
 
 
@@ -30,6 +32,9 @@ class StoredRelation:
     base: str | None
     changes: tuple[tuple[int, str], ...]
     since: int | None
+    fed: pa.Schema | None = None
+    """Of a table that a stream feeds: the columns of its changes; `since` is the point below which they are in
+    effect."""
 
 
 class TaskTables:
@@ -39,14 +44,23 @@ class TaskTables:
         self._known: dict[tuple[str, int], tuple[int, Keyed]] = {}
 
     def whole(self, root: str, stored: StoredRelation) -> TableRows:
-        """All rows, and no changes."""
-        return TableRows(pa.table({COUNT: pa.array([], pa.int64())}), self._rows(root, stored))
+        """All rows, and no changes; of a table that a stream feeds, all changes since its base."""
+        none = pa.table({COUNT: pa.array([], pa.int64())})
+        return TableRows(none if stored.fed is None else _log(root, stored, stored.fed), self._rows(root, stored))
 
     def shared(
-        self, root: str, stored: StoredRelation, scan: TableScan, names: Names, buckets: Range | None
+        self,
+        root: str,
+        stored: StoredRelation,
+        scan: TableScan,
+        names: Names,
+        buckets: Range | None,
+        due: DueTicks,
     ) -> TableRows:
         """The changes that take effect, as far as they are of a range of buckets by these columns of the plan."""
-        if stored.since is None:
+        if stored.fed is not None:
+            changes = fed_changes(lambda: self._rows(root, stored), _log(root, stored, stored.fed), stored.since, due)
+        elif stored.since is None:
             rows = self._rows(root, stored)
             every = rows.rows(rows.levels[0].rows.schema) if rows.levels else None
             changes = None if every is None else appended(every, **{COUNT: np.ones(every.num_rows, np.int64)})
@@ -55,7 +69,7 @@ class TaskTables:
             changes = netted_change(pa.concat_tables(found)) if found else None
         if changes is None:
             return TableRows(pa.table({COUNT: pa.array([], pa.int64())}), Keyed(stored.key))
-        if buckets is not None:
+        if buckets is not None and changes.num_rows:
             own = {one.column.sql: one.name for one in scan.columns}
             at = buckets_in(changes, tuple(own[name] for name in names))
             changes = taken(changes, is_within(at, buckets))
@@ -73,3 +87,8 @@ class TaskTables:
                 rows = after_change(rows, read_block(Path(root, path)))
         self._known[root, stored.table] = stored.seq, rows
         return rows
+
+
+def _log(root: str, stored: StoredRelation, schema: pa.Schema) -> pa.Table:
+    """All changes since the base."""
+    return pa.concat_tables([schema.empty_table(), *(read_block(Path(root, path)) for _, path in stored.changes)])

@@ -247,6 +247,11 @@ class WindowStores:
         found = self._reader(reader)
         return None if found is None else StoreUse(found.store, found.name, found.since, found.predicate)
 
+    def error(self, reader: str) -> str | None:
+        """Why nothing is kept for a reader any more."""
+        found = self._reader(reader)
+        return None if found is None else found.error
+
     def drop(self, reader: str) -> None:
         """Forget a reader, and what is kept for it alone. Call it with the stream's `batch_lock` held; it is part of
         the caller's transaction if there is one. An unknown reader is none."""

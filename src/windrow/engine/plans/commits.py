@@ -26,6 +26,7 @@ __all__ = [
     "PlanCommits",
     "PlanPart",
     "PlanTick",
+    "TableEffect",
     "Tidied",
     "WrittenBlock",
 ]
@@ -90,6 +91,17 @@ class Tidied:
 
 
 @dataclass(frozen=True)
+class TableEffect:
+    """What is in effect of a table, from a tick on: its changes up to `seq`; of one that a stream feeds, those below
+    the point `upto`."""
+
+    table: int
+    tick: int
+    seq: int = 0
+    upto: int | None = None
+
+
+@dataclass(frozen=True)
 class PlanTick:
     """A tick batch of a plan up to `ticked`, its `seq`-th commit.
 
@@ -110,8 +122,7 @@ class PlanTick:
     blocks: tuple[WrittenBlock, ...] = ()
     tidied: Tidied = Tidied()
     staged: str | None = None
-    effects: tuple[tuple[int, int, int], ...] = ()
-    """Tables, their last changes that are in effect, and the tick from which on."""
+    effects: tuple[TableEffect, ...] = ()
 
     @property
     def written(self) -> tuple[NewPart, ...]:
@@ -256,8 +267,8 @@ class PlanCommits:
                 [(tick.ticked, tick.seq, tick.changes, _saved(tick.covered), tick.plan) for tick in ticks],
             )
             tx.executemany(
-                "UPDATE plan_relations SET seq = ?, tick = ? WHERE plan = ? AND relation = ?",
-                [(seq, at, tick.plan, relation) for tick in ticks for relation, seq, at in tick.effects],
+                "UPDATE plan_relations SET seq = ?, tick = ?, upto = ? WHERE plan = ? AND relation = ?",
+                [(one.seq, one.tick, _saved(one.upto), tick.plan, one.table) for tick in ticks for one in tick.effects],
             )
             self._retire_changes(ticks)
             found = [(self._written_now(tick, files), self._enter(tick)) for tick in ticks]

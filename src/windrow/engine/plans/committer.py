@@ -13,7 +13,17 @@ import pyarrow as pa
 from windrow.crash import crash_point
 from windrow.dataplane.sinks import SinkMode
 from windrow.engine.kept.window_stores import WindowStores
-from windrow.engine.plans.commits import ANSWERS, CHANGES, STATE, VIEW, PlanCommits, PlanPart, PlanTick, Tidied
+from windrow.engine.plans.commits import (
+    ANSWERS,
+    CHANGES,
+    STATE,
+    VIEW,
+    PlanCommits,
+    PlanPart,
+    PlanTick,
+    TableEffect,
+    Tidied,
+)
 from windrow.engine.plans.delivering import PlanDelivery
 from windrow.engine.plans.homes import PlanBatch, needed_from
 from windrow.engine.plans.query import ContinuousQuery, PlanProgress, PlanVersion
@@ -147,8 +157,9 @@ class PlanCommitter:
         query, due, done = batch.query, batch.due, batch.done
         overtaken, shown = self._overtaken(query, due.upto), self._shown(query, due, done)
         is_news = done.count or done.is_written or overtaken or batch.merging or shown is not None
-        effects = [(one, seq) for one, seq in done.effects.items() if query.progress.effects.get(one) != seq]
-        is_news = is_news or len(effects)
+        effects = {one: now for one, now in done.effects.items() if query.progress.effects.get(one) != now}
+        fed = {table.id for table in query.fed_tables}
+        is_news = is_news or bool(effects.keys() - fed)
         if not is_news and not self._is_stale(query, due.upto):
             return None
         seq = query.progress.seq + 1
@@ -164,7 +175,10 @@ class PlanCommitter:
             blocks=done.blocks,
             tidied=self._tidied(query, read) if batch.merging and query.derived is None else Tidied(),
             staged=self._send(query, done, shown, seq),
-            effects=tuple((table, change, due.before + due.step) for table, change in effects),
+            effects=tuple(
+                TableEffect(table, due.before + due.step, **{"upto" if table in fed else "seq": now})
+                for table, now in effects.items()
+            ),
         )
         return _Delivered(batch, tick, tuple(overtaken))
 
@@ -204,8 +218,10 @@ class PlanCommitter:
         """The ended streams whose frontier the plan has overtaken: a tuple that came below its tick would be lost, so
         it must be late."""
         found = dict[tuple[str, str], StreamAxis]()
-        for window in query.plan.windows:
-            stream, axis = self._stream_of(window.stream), window.attribute.column
+        read = [(window.stream, window.attribute.column) for window in query.plan.windows]
+        read += [(table.feed.stream, table.feed.axis) for table in query.fed_tables if table.feed is not None]
+        for name, axis in read:
+            stream = self._stream_of(name)
             frontier = stream.progress.frontiers[axis].value
             if stream.progress.input_ended and (frontier is None or frontier < ticked):
                 found[stream.name, axis] = stream, axis

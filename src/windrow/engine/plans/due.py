@@ -4,16 +4,18 @@ windows hold a tuple, since only these are answered. And from when on the answer
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from windrow.engine.progress import StreamProgress
+from windrow.engine.state import StreamState
+from windrow.engine.tables.stored import StoredTable
 from windrow.operators.scan import reach
 from windrow.operators.ticks import DueTicks, OccupiedTicks, Points
 from windrow.plan.algebra.nodes import ContinuousPlan, Node, OutputRows, OutputWindow, Streaming, ToStream, Window
-from windrow.types import POINT_MAX
+from windrow.types import POINT_MAX, POINT_MIN
 
 LONG_GAP = 1_000
 """So many ticks in a row without a tuple in any window are not processed one by one."""
@@ -45,6 +47,25 @@ def input_progress(window: Window, progress: StreamProgress, lingers: int = 0) -
     least, lasts = progress.least.get(axis), reach(window)
     lasts = None if lasts is None else lasts + lingers
     return InputProgress(frontier.value, least, frontier.greatest, progress.input_ended, lasts)
+
+
+def table_progress(table: StoredTable, progress: StreamProgress) -> InputProgress:
+    """How far a table has come that a stream feeds. A plan does not begin before its windows have a tuple."""
+    assert table.feed is not None
+    frontier = progress.frontiers[table.feed.axis]
+    known = None if table.applied == POINT_MIN else table.applied
+    has_all = frontier.value is None or table.applied >= frontier.value
+    return InputProgress(known, None, frontier.greatest, progress.input_ended and has_all)
+
+
+def inputs_of(
+    plan: ContinuousPlan, tables: Sequence[StoredTable], stream_of: Callable[[str], StreamState]
+) -> list[InputProgress]:
+    """How far all inputs of a plan have come: its windows, and the tables that streams feed."""
+    lingers = lingering(plan)
+    found = [input_progress(window, stream_of(window.stream).progress, lingers) for window in plan.windows]
+    fed = [(table, stream_of(table.feed.stream).progress) for table in tables if table.feed is not None]
+    return [*found, *(table_progress(*one) for one in fed)]
 
 
 @dataclass(frozen=True)

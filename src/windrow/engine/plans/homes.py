@@ -243,6 +243,8 @@ class DriverHome:
             state = restored(query, self._commits, due.before)
         runs = occupied_ticks(query, self._stores, due)
         done = self._advance(query, cast(PlanState, state), batch, runs, given, subplans)
+        if merging:
+            done = replace(done, state=batch.compacted.relaid(query.plan, done.state))
         parts, drops = self._parts(query, done, batch)
         width = query.view_width if merging and has_view(query) else None
         blocks: tuple[WrittenBlock, ...] = ()
@@ -257,7 +259,7 @@ class DriverHome:
             blocks=blocks,
             drops=tuple(drops),
             covered=None if runs is None else runs.stop,
-            effects=query.effects_now,
+            effects=query.effects_after(due),
         )
 
     def _advance(
@@ -278,7 +280,7 @@ class DriverHome:
         if taken is not None:
             edges, read_before = {**edges, taken.subplan.path: taken.result.edge}, read_before | taken.subplan.windows
         rows = {i: self._rows(query, i, due) for i in range(len(query.uses)) if i not in read_before}
-        relations = {use.path: use.rows(query.progress.effects) for use in query.tables}
+        relations = {use.path: use.rows(query.progress.effects, due) for use in query.tables}
         read, asked = time.perf_counter(), batch.shared.wanted(subplans)
         explicit, paths = query.choices.explicit_expiry, [one.path for one in asked]
         done = advance(query.plan, state, rows, due, self._kernel, explicit, query.meter, edges, relations, paths)

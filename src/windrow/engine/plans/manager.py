@@ -24,7 +24,7 @@ from windrow.engine.kept.measured_facts import measured_facts
 from windrow.engine.kept.window_stores import StoreUse, WindowStores
 from windrow.engine.plans.commits import STATE, VIEW, PlanCommits
 from windrow.engine.plans.derived import query_of, stream_of
-from windrow.engine.plans.due import TickGrid, due_upto, input_progress
+from windrow.engine.plans.due import TickGrid, due_upto, inputs_of
 from windrow.engine.plans.homes import SPARK, restored
 from windrow.engine.plans.output import mode_of, sink_columns
 from windrow.engine.plans.planning import PlanChoices, planned
@@ -121,7 +121,7 @@ class PlanManager:
     def readers(self, stream: StreamState) -> list[ContinuousQuery]:
         """The continuous queries that read a stream."""
         name = stream.name.lower()
-        return [query for query in self.all() if any(one.lower() == name for one in query.plan.streams)]
+        return [query for query in self.all() if any(one.lower() == name for one in query.read_streams)]
 
     def readers_of_table(self, name: str) -> list[str]:
         """The names of the continuous queries and derived streams that read a table."""
@@ -146,10 +146,25 @@ class PlanManager:
             for query in ahead:
                 query.committed = query.progress.ticked
 
-    def of_reader(self, reader: str) -> ContinuousQuery | None:
-        """The query that a reader of a window store belongs to."""
-        number = int(reader.partition("/")[0])
-        return next((query for query in self.all() if query.id == number), None)
+    @contextmanager
+    def idle(self, table: StoredTable) -> Iterator[bool]:
+        """Whether no plan that reads the table ticks, nor begins to. It waits for none."""
+        readers = sorted((query for query in self.all() if _reads_table(query, table.name)), key=lambda one: one.id)
+        with ExitStack() as held:
+            found = True
+            for query in readers:
+                if not query.ticking.acquire(blocking=False):
+                    found = False
+                    break
+                held.callback(query.ticking.release)
+            yield found
+
+    def of_reader(self, reader: str) -> list[ContinuousQuery]:
+        """The queries that a reader of a window store belongs to: one, or those that read its table."""
+        owner, _, part = reader.partition("/")
+        if owner == "table":
+            return [query for query in self.all() if any(use.table.id == int(part) for use in query.tables)]
+        return [query for query in self.all() if query.id == int(owner)]
 
     # -- coming and going ----------------------------------------------------------------------
 
@@ -239,7 +254,7 @@ class PlanManager:
         def along() -> None:
             uses.extend(self._need(number, plan))
             for name in plan.tables:
-                self._tables.commits.read_by(number, self._tables.table(name).id)
+                self._tables.commits.read_by(number, self._tables.table(name))
             if definition is not None:
                 self._manager.save_stream(stream_number, definition)
 
@@ -264,7 +279,7 @@ class PlanManager:
             "query_created",
             "query '{query}' is created over {streams}",
             query=query.name,
-            streams=", ".join(query.plan.streams),
+            streams=", ".join(query.read_streams),
         )
         return query
 
@@ -280,8 +295,9 @@ class PlanManager:
 
     def due_now(self, plan: ContinuousPlan) -> int | None:
         """The last tick of a new plan that is due already; None if its streams have no tuple yet."""
-        inputs = [input_progress(window, self._manager.stream(window.stream).progress) for window in plan.windows]
-        if all(one.greatest is None for one in inputs):
+        tables = [self._tables.table(name) for name in plan.tables]
+        inputs = inputs_of(plan, tables, self._manager.stream)
+        if all(one.greatest is None for one in inputs[: len(plan.windows)]):
             return None
         return due_upto(inputs, TickGrid(plan.step, plan.origin), plan.periodic)
 
@@ -367,15 +383,17 @@ class PlanManager:
         plans = self.readers(stream)
         names = [*stream.queries, *(query.name for query in plans if query.derived is None)]
         names += [f"stream {query.name}" for query in plans if query.derived is not None]
+        tables = [f"table {table.name}" for table in self._tables.fed_by(stream.name)]
+        names += tables
         if names:
             raise CatalogError(
                 f"stream '{stream.name}' is read by: {', '.join(names)}",
-                remedy="Drop these queries first." if not any(p.derived for p in plans) else "Drop these first.",
+                remedy="Drop these first." if tables or any(p.derived for p in plans) else "Drop these queries first.",
             )
 
     def check_settings(self, settings: Settings) -> None:
-        """Raise if a continuous query does not allow these settings."""
-        if self._queries:
+        """Raise if a continuous query, or a table that a stream feeds, does not allow these settings."""
+        if self._queries or any(table.feed is not None for table in self._tables.all()):
             check_slack(settings)
 
     # -- recovery ------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import Any
 from sqlglot import exp
 
 from windrow.optimizer.common_subplan import numbered_in_order
+from windrow.optimizer.execution import UPA, executed
 from windrow.optimizer.facts import NOTHING_MEASURED, Facts, StreamFacts
 from windrow.optimizer.pipeline import RULES, OptimizedPlan, optimize
 from windrow.plan.algebra.nodes import Streaming, ToStream
@@ -28,16 +29,19 @@ FIRST_RULES = (
 class PlanChoices:
     """What a query depends on besides its text: the rules that were switched off, and whether a row that expires is
     withdrawn by a '-' (setting `explicit_expiry`). `begins_after`: the last tick that was due when it was created on
-    streams that had run before; it reports only what comes after. `facts`: what was measured of the streams then."""
+    streams that had run before; it reports only what comes after. `facts`: what was measured of the streams then.
+    `execution`: the strategy of the whole plan."""
 
     rules_off: tuple[str, ...] = ()
     explicit_expiry: bool = False
     begins_after: int | None = None
     facts: Facts = field(default_factory=dict)
+    execution: str = UPA
 
     @classmethod
     def of(cls, settings: Settings, facts: Facts = NOTHING_MEASURED) -> PlanChoices:
-        return cls(tuple(sorted(settings.rules_off)), settings.text("explicit_expiry") == "on", facts=facts)
+        explicit, execution = settings.text("explicit_expiry") == "on", settings.text("execution")
+        return cls(tuple(sorted(settings.rules_off)), explicit, facts=facts, execution=execution)
 
     def saved(self) -> dict[str, Any]:
         return {
@@ -46,6 +50,7 @@ class PlanChoices:
             "explicit_expiry": self.explicit_expiry,
             "begins_after": self.begins_after,
             "facts": {stream: known.saved() for stream, known in self.facts.items()},
+            "execution": self.execution,
         }
 
     @classmethod
@@ -53,18 +58,18 @@ class PlanChoices:
         """The choices of a query. Rules that came after it was created stay off: its state is that of its plan."""
         facts = {stream: StreamFacts(**known) for stream, known in saved["facts"].items()}
         later = {rule.name for rule in RULES} - set(saved.get("rules", FIRST_RULES))
-        off = tuple(sorted({*saved["rules_off"], *later}))
-        return cls(off, saved["explicit_expiry"], saved["begins_after"], facts)
+        off, execution = tuple(sorted({*saved["rules_off"], *later})), saved.get("execution", UPA)
+        return cls(off, saved["explicit_expiry"], saved["begins_after"], facts, execution)
 
 
 def planned(
     select: exp.Expr, text: str, source_of: SourceOf, types_of: TypesOf, choices: PlanChoices, table_of: TableOf
 ) -> OptimizedPlan:
-    """The optimized plan of a continuous query; raises BindError at the place of a mistake."""
+    """The optimized plan of a continuous query, for its strategy; raises BindError at the place of a mistake."""
     bound = bind_continuous(select, text, source_of, types_of, table_of)
     found = optimize(bound, choices.facts, choices.rules_off)
     plan = found.plan
     if plan.periodic and not isinstance(plan.root, ToStream):
         # Every tick delivers the whole answer of its window.
         plan = replace(plan, root=ToStream(plan.root, Streaming.RSTREAM))
-    return replace(found, plan=numbered_in_order(plan))
+    return replace(found, plan=numbered_in_order(executed(plan, choices.execution)))

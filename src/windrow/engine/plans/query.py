@@ -18,11 +18,14 @@ from windrow.engine.metrics import PlanMetrics
 from windrow.engine.plans.due import TickGrid
 from windrow.engine.plans.planning import PlanChoices
 from windrow.engine.state import StreamState
+from windrow.engine.tables.stored import StoredTable
 from windrow.engine.tables.uses import Effects, TableUse
+from windrow.operators.layouts.parts import LayoutUse
 from windrow.operators.scan import needs_history, reach
 from windrow.operators.stages.cutting import staged
 from windrow.operators.state import ROOT, is_strict
 from windrow.operators.tables.metering import PlanMeter
+from windrow.operators.ticks import DueTicks
 from windrow.optimizer.common_join import SharableJoin, sharable_join
 from windrow.optimizer.common_subplan import SharableSubPlan, sharable_subplans
 from windrow.optimizer.facts import Facts
@@ -80,6 +83,10 @@ class HomeState(Protocol):
     @property
     def sizes(self) -> Mapping[str, tuple[int, int]]:
         """Rows and bytes by path."""
+
+    @property
+    def layouts(self) -> Mapping[str, LayoutUse]:
+        """By path, how rows are kept whose layout depends on what leaves."""
 
     def skipped_to(self, ticked: int) -> HomeState:
         """The state after ticks at which nothing is there."""
@@ -161,10 +168,24 @@ class ContinuousQuery:
     def plan(self) -> ContinuousPlan:
         return self.optimized.plan
 
+    def effects_after(self, due: DueTicks) -> dict[int, int]:
+        """By table, what is in effect after a batch."""
+        return {use.table.id: use.effect(due) for use in self.tables}
+
     @property
-    def effects_now(self) -> dict[int, int]:
-        """By table, the change that is in effect for its next batch."""
-        return {use.table.id: use.table.version.seq for use in self.tables}
+    def fed_tables(self) -> tuple[StoredTable, ...]:
+        """The tables that it reads and that streams feed."""
+        return tuple({use.table.id: use.table for use in self.tables if use.table.feed is not None}.values())
+
+    def effects_at(self, ticked: int) -> dict[int, int]:
+        """By table, what is in effect after a tick, if all changes so far are."""
+        return {use.table.id: use.effect_at(ticked) for use in self.tables}
+
+    @property
+    def read_streams(self) -> tuple[str, ...]:
+        """The streams of its windows, and those that feed its tables."""
+        fed = [table.feed.stream for table in self.fed_tables if table.feed is not None]
+        return tuple({name.lower(): name for name in (*fed, *self.plan.streams)}.values())
 
     @property
     def progress(self) -> PlanProgress:

@@ -46,9 +46,11 @@ from windrow.engine.plans.query import ContinuousQuery, HomeState
 from windrow.engine.plans.sharing.joins import JoinGroup, JoinMember, SharedJoins
 from windrow.engine.plans.sharing.subplans import note_sharers, subplans_of
 from windrow.engine.plans.tables import ordered
-from windrow.engine.tables.uses import TableUse
+from windrow.engine.tables.stored import change_schema
+from windrow.engine.tables.uses import Effects, TableUse
 from windrow.errors import SessionError, StateError, WindrowError, first_line
 from windrow.operators.changes import AT, HEAD, changes_schema, in_order, stored
+from windrow.operators.layouts.parts import Departures, Layout, LayoutUse
 from windrow.operators.sharing.subplans import SubPlan
 from windrow.operators.stages.cutting import stage_of, staged
 from windrow.operators.stages.ranges import WHOLE, Range, ranges_of
@@ -72,13 +74,14 @@ KNOWN = 32
 @dataclass(frozen=True)
 class StageState:
     """The state of a plan as Spark tasks have it: the ranges of buckets that it is cut into, the token of the batch
-    that it is after, the commits of earlier ones, its sizes, and the last tick."""
+    that it is after, the commits of earlier ones, its sizes, the last tick, and layouts that depend on what leaves."""
 
     ranges: tuple[Range, ...]
     token: str | None = None
     known: tuple[tuple[str, int], ...] = ()
     sizes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     ticked: int | None = None
+    layouts: Mapping[str, LayoutUse] = field(default_factory=dict)
 
     def skipped_to(self, ticked: int) -> StageState:
         """The state after ticks at which nothing is there."""
@@ -158,7 +161,7 @@ class SparkPlans:
         before = self._before(query)
         if query.home != SPARK or merging or not self._is_idle(query, before, due):
             return False
-        idle, effects = before.skipped_to(due.upto), query.progress.effects
+        idle, effects = before.skipped_to(due.upto), query.effects_after(due)
         found[query.id] = PlanBatch(0, lambda: _no_changes(query), idle, effects=effects)
         return True
 
@@ -312,7 +315,7 @@ class SparkPlans:
             is_derived=query.derived is not None,
             occupied=occupied_ticks(query, self._stores, due),
             subplans=tuple(_in_stages(query, task, ranges, due)),
-            relations=tuple(_relation(use, query) for use in query.tables),
+            relations=tuple(_relation(use, query.progress.effects) for use in query.tables),
         )
 
     def _ranges(self, query: ContinuousQuery, task: StagedTask, due: DueTicks) -> tuple[Range, ...]:
@@ -328,7 +331,7 @@ class SparkPlans:
         """Whether nothing comes and there is nothing to go."""
         if before.rows or query.progress.ticked is None or before.token is None:
             return False
-        if query.effects_now != query.progress.effects:
+        if any(use.is_changed(query.progress.effects, due) for use in query.tables):
             return False
         for i, window in enumerate(query.plan.windows):
             lo, hi = due.before - window.lifetime.offset, due.upto - window.lifetime.offset
@@ -345,7 +348,8 @@ class SparkPlans:
         # Without parts of state, the state is that of the commit before, whether or not this becomes one.
         known = (batch.token, seq if any(part.kind == STATE for part in parts) else seq - 1)
         earlier = () if batch.merging else batch.known[-KNOWN:]
-        state = StageState(batch.ranges, batch.token, (*earlier, known), _sizes(reports), batch.due.upto)
+        kept = (_sizes(reports), batch.due.upto, _layouts(reports))
+        state = StageState(batch.ranges, batch.token, (*earlier, known), *kept)
         is_rewritten = batch.has_view and batch.view_width is None
         drops = () if not batch.merging else (STATE, VIEW) if is_rewritten else (STATE,)
         self._meter(query, batch, reports)
@@ -357,7 +361,7 @@ class SparkPlans:
 
         covered = None if batch.occupied is None else batch.occupied.stop
         count = sum(one["changes"] for one in reports)
-        effects = {one.table: one.seq for one in batch.relations}
+        effects = query.effects_after(batch.due)
         return PlanBatch(count, changes, state, blocks=blocks, drops=drops, covered=covered, effects=effects)
 
     def _meter(self, query: ContinuousQuery, batch: StageBatch, reports: list[dict[str, Any]]) -> None:
@@ -420,7 +424,8 @@ def restored_state(parts: list[PlanPart], ticked: int | None) -> HomeState:
     for part in parts:
         rows, size = sizes.get(part.operator or "", (0, 0))
         sizes[part.operator or ""] = (rows + part.rows, size + part.length)
-    return StageState((), sizes=sizes, ticked=ticked)
+    tables = {part.operator or "": LayoutUse(tables=1) for part in parts if part.layout == Layout.KEYED.name}
+    return StageState((), sizes=sizes, ticked=ticked, layouts=tables)
 
 
 def _sizes(reports: list[dict[str, Any]]) -> dict[str, tuple[int, int]]:
@@ -429,6 +434,15 @@ def _sizes(reports: list[dict[str, Any]]) -> dict[str, tuple[int, int]]:
         for path, (rows, size) in report["sizes"].items():
             before = found.get(path, (0, 0))
             found[path] = (before[0] + rows, before[1] + size)
+    return found
+
+
+def _layouts(reports: list[dict[str, Any]]) -> dict[str, LayoutUse]:
+    found = dict[str, LayoutUse]()
+    for report in reports:
+        for path, use in report["layouts"].items():
+            told = LayoutUse(use["calendars"], use["tables"], Departures(**use["departures"]))
+            found[path] = found.get(path, LayoutUse()) + told
     return found
 
 
@@ -444,11 +458,13 @@ def _block(report: dict[str, Any], seq: int) -> WrittenBlock:
     return WrittenBlock(ref, tuple(parts))
 
 
-def _relation(use: TableUse, query: ContinuousQuery) -> StoredRelation:
-    table = use.table
-    changes = tuple((one.seq, one.path) for one in table.changes)
-    since = query.progress.effects.get(table.id)
-    return StoredRelation(use.path, table.id, table.definition.key, table.version.seq, table.base.path, changes, since)
+def _relation(use: TableUse, effects: Effects) -> StoredRelation:
+    table, since = use.table, effects.get(use.table.id)
+    fed = None if table.feed is None else change_schema(table.definition)
+    with table.changing:
+        changes = tuple((one.seq, one.path) for one in table.changes)
+        seq, base = table.version.seq, table.base.path
+    return StoredRelation(use.path, table.id, table.definition.key, seq, base, changes, since, fed)
 
 
 def _stored(part: PlanPart) -> StoredPart:

@@ -17,11 +17,12 @@ from windrow.engine.kept.window_stores import WindowStores
 from windrow.engine.plans.commits import PlanCommits
 from windrow.engine.plans.committer import PlanCommitter, ProcessedBatch
 from windrow.engine.plans.delivering import PlanDelivery
-from windrow.engine.plans.due import begins_at, due_upto, input_progress, lingering, occupied, without_gaps
+from windrow.engine.plans.due import begins_at, due_upto, inputs_of, occupied, without_gaps
 from windrow.engine.plans.homes import PlanDelay, PlanFailure, PlanHomes, is_silent, lifetimes, new_rows
 from windrow.engine.plans.query import ContinuousQuery, counts_ticks
 from windrow.engine.state import StreamState
 from windrow.engine.store.journal import Journal
+from windrow.engine.tables.stored import StoredTable
 from windrow.logs import log_event, logs_events
 from windrow.operators.ticks import DueTicks
 from windrow.settings import Settings
@@ -57,6 +58,8 @@ class PlanTicker:
         self._committer = PlanCommitter(journal, commits, stores, self.delivery, stream_of, settings)
         self.follow: Callable[[ContinuousQuery, bool], None] = lambda query, ended: None
         """Makes tuples of a derived stream of what its plan has committed; `ended`: nothing more comes."""
+        self.feed: Callable[[StoredTable], object] = lambda table: None
+        """Brings a table up to the stream that feeds it."""
 
     def tick(self, query: ContinuousQuery) -> int:
         """Process all due ticks; return their number. An error of the plan itself suspends the query."""
@@ -67,6 +70,8 @@ class PlanTicker:
             if query.is_paused:
                 return 0
             done = 0
+            for table in query.fed_tables:
+                self.feed(table)
             self._follow(query)
             while query.error is None and (due := self._due(query)) is not None:
                 with self._with_peers(query, due) as together:
@@ -88,14 +93,13 @@ class PlanTicker:
             self.follow(query, ended)
 
     def _has_ended(self, query: ContinuousQuery) -> bool:
-        return all(self._stream_of(name).progress.input_ended for name in query.plan.streams)
+        return all(self._stream_of(name).progress.input_ended for name in query.read_streams)
 
     # -- what is due ---------------------------------------------------------------------------
 
     def _due(self, query: ContinuousQuery) -> DueTicks | None:
         grid, plan = query.grid, query.plan
-        lingers = lingering(plan)
-        inputs = [input_progress(one, self._stream_of(one.stream).progress, lingers) for one in plan.windows]
+        inputs = inputs_of(plan, query.fed_tables, self._stream_of)
         upto, before = due_upto(inputs, grid, plan.periodic), query.progress.ticked
         if before is None:
             before = begins_at(inputs, grid)
@@ -242,6 +246,13 @@ def _may_join(query: ContinuousQuery, other: ContinuousQuery) -> bool:
 def _is_due_alike(query: ContinuousQuery, other: ContinuousQuery, due: DueTicks) -> bool:
     """Whether another query that has ticked as far is due for this one tick, since its windows wait for the same
     frontiers. Of several ticks, those that it has time for depend on its tuples."""
-    if due.count > 1 or query.plan.periodic or other.plan.periodic or other.axes != query.axes:
+    if (
+        query.fed_tables
+        or other.fed_tables
+        or due.count > 1
+        or query.plan.periodic
+        or other.plan.periodic
+        or other.axes != query.axes
+    ):
         return False
     return all(one.choices.begins_after is None or one.choices.begins_after <= due.before for one in (query, other))

@@ -102,7 +102,7 @@ class RunningStreams:
         at about the same time, or must keep those of one until the others come."""
         groups = [[stream] for stream in self._at_hand()]
         for query in self._opened.plans.all():
-            names = {name.lower() for name in query.plan.streams}
+            names = {name.lower() for name in query.read_streams}
             met = [group for group in groups if any(stream.name.lower() in names for stream in group)]
             if len(met) > 1:
                 groups = [group for group in groups if group not in met]

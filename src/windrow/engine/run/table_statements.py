@@ -3,37 +3,68 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
+from windrow.catalog.relations import define_table
 from windrow.cql.statements import CreateTable, DeleteRows, InsertRows, LoadRows, TableChangeStatement, UpdateRows
+from windrow.engine.plans.manager import check_slack
 from windrow.engine.run.opening import OpenState
 from windrow.engine.run.stream_ticks import StreamTicks
+from windrow.engine.state import StreamState
+from windrow.engine.tables.feeding import bind_feed, reader_of
 from windrow.engine.tables.stored import StoredTable
-from windrow.errors import CatalogError, UnsupportedError
+from windrow.errors import CatalogError
+from windrow.types import POINT_MIN
 
 
 class TableStatements:
-    """Executes statements about tables. `select` evaluates a one-time query."""
+    """Executes statements about tables. `select` evaluates a one-time query, `start` starts streams that are read for
+    the first time."""
 
-    def __init__(self, opened: OpenState, ticks: StreamTicks, select: Callable[[Any, str], pa.Table]):
+    def __init__(
+        self,
+        opened: OpenState,
+        ticks: StreamTicks,
+        select: Callable[[Any, str], pa.Table],
+        start: Callable[[], None] = lambda: None,
+    ):
         self._opened = opened
         self._ticks = ticks
         self._select = select
+        self._start = start
 
     def create(self, statement: CreateTable) -> tuple[StoredTable, bool]:
         """Create a table; returns it, and whether it is new."""
         self._ticks.refuse_inside("create a table")
-        if statement.stream is not None:
-            raise UnsupportedError(
-                "this version does not feed tables from streams yet",
-                remedy="Leave FROM STREAM out, and change the table by statements or by wr.table(name).upsert(rows).",
-            )
         with self._opened.manager.changing, self._watched():
             self._refuse_taken(statement.name)
-            return self._opened.tables.create(statement)
+            if statement.stream is None:
+                return self._opened.tables.create(statement)
+            known = self._opened.tables.known(statement)
+            if known is not None:
+                return known, False
+            made = self._create_fed(statement, self._opened.manager.stream(statement.stream))
+        self._start()
+        return made, True
+
+    def _create_fed(self, statement: CreateTable, stream: StreamState) -> StoredTable:
+        """A table of the tuples that a stream has above those that it has now."""
+        opened = self._opened
+        check_slack(opened.settings)
+        definition = define_table(replace(statement, if_not_exists=False))
+        most = opened.settings.integer("max_value_bytes")
+        feed = bind_feed(definition, stream.definition, opened.manager.record(), most)
+        with stream.batch_lock, stream.lock:
+            greatest = opened.stores.greatest(stream, feed.axis)
+
+            def along(number: int) -> None:
+                opened.stores.need(stream, reader_of(number), feed.axis, feed.read)
+
+            return opened.tables.add(statement, along, feed, POINT_MIN if greatest is None else greatest + 1)
 
     def _refuse_taken(self, name: str) -> None:
         """A name in FROM means one thing, so a table has a name of its own."""
@@ -47,7 +78,11 @@ class TableStatements:
         self._ticks.refuse_inside("drop a table")
         with self._opened.manager.changing, self._watched():
             table = self._opened.tables.table(name)
-            self._opened.tables.drop(table, self._opened.plans.readers_of_table(table.name))
+            readers = self._opened.plans.readers_of_table(table.name)
+            with ExitStack() as held:
+                if table.feed is not None:
+                    held.enter_context(self._opened.manager.stream(table.feed.stream).batch_lock)
+                self._opened.tables.drop(table, readers, lambda: self._opened.stores.drop(reader_of(table.id)))
 
     def change(self, statement: TableChangeStatement, text: str) -> str:
         """Change the rows of a table; returns what was done."""

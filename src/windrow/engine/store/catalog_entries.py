@@ -227,7 +227,6 @@ class CatalogEntries:
             for state in commit.gone:
                 self._synopses.drop(state)
             crash_point("query-replacing")
-        crash_point("query-replaced")
         return CommittedState(commit.progress, stream.unpublished)
 
     def pause(self, query: QueryState, paused: bool) -> None:

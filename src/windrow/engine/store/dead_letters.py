@@ -26,23 +26,28 @@ class DeadLetters:
     ) -> None:
         """Add the dead letters of a micro-batch; the first ones are kept with their records. Call it inside a
         transaction."""
+        letters = [(letter, _late_by(letter, admission, stream)) for letter in sorted(dead, key=_order)]
+        self._insert(stream.name, batch_id, letters, settings)
+
+    def _insert(
+        self, stream: str, batch_id: int, letters: Sequence[tuple[DeadLetter, int | None]], settings: Settings
+    ) -> None:
+        """Add dead letters, each with how late it was."""
         tx, cap = self._catalog, settings.integer("dead_letters_per_batch")
-        letters = sorted(dead, key=_order)
         kept = 0
-        for letter in letters:
+        for letter, late_by in letters:
             tx.execute(
                 "INSERT INTO dead_letter_counts VALUES (?, ?, ?)"
                 " ON CONFLICT (stream, reason) DO UPDATE SET count = count + excluded.count",
-                (stream.name, letter.reason, letter.count),
+                (stream, letter.reason, letter.count),
             )
             if kept >= cap or letter.record is None:
                 continue
-            late_by = _late_by(letter, admission, stream)
             tx.execute(
                 "INSERT INTO dead_letters (stream, batch, reason, record, point, late_by, count, file, line)"
                 " VALUES (?,?,?,?,?,?,?,?,?)",
                 (
-                    stream.name,
+                    stream,
                     batch_id,
                     letter.reason,
                     letter.record,
@@ -57,8 +62,16 @@ class DeadLetters:
         tx.execute(
             "DELETE FROM dead_letters WHERE stream = ? AND id <="
             " (SELECT id FROM dead_letters WHERE stream = ? ORDER BY id DESC LIMIT 1 OFFSET ?)",
-            (stream.name, stream.name, settings.integer("retained_dead_letters")),
+            (stream, stream, settings.integer("retained_dead_letters")),
         )
+
+    def refuse(
+        self, stream: str, batch_id: int, reason: str, rows: Sequence[tuple[str, int]], settings: Settings
+    ) -> None:
+        """Add admitted tuples that a table could not take, each with its point; the first ones are kept with their
+        records. Call it inside a transaction."""
+        letters = [DeadLetter(reason, record, point, 1) for record, point in rows]
+        self._insert(stream, batch_id, [(one, None) for one in letters], settings)
 
     def kept(self, stream: str) -> list[Row]:
         """The dead letters kept, in order."""

@@ -20,10 +20,11 @@ from windrow.dataplane.table_rows import file_rows, format_of, frame_rows, is_fr
 from windrow.engine.tables.changing import deleted, inserted, refuse_misfits, updated
 from windrow.engine.tables.commits import TableCommits
 from windrow.engine.tables.evaluating import Assigned, RowExpressions
-from windrow.engine.tables.stored import StoredTable
+from windrow.engine.tables.stored import StoredTable, TableFeed
 from windrow.errors import BindError, CatalogError, Place, TableError
 from windrow.logs import log_event
 from windrow.operators.tables.rows import taken
+from windrow.types import POINT_MIN
 
 Along = Callable[[], None]
 
@@ -67,27 +68,45 @@ class TableManager:
     # -- coming and going ----------------------------------------------------------------------
 
     def create(self, statement: CreateTable) -> tuple[StoredTable, bool]:
-        """Create a table; returns it, and whether it is new."""
+        """Create a table that statements change; returns it, and whether it is new."""
+        known = self.known(statement)
+        return (known, False) if known is not None else (self.add(statement), True)
+
+    def known(self, statement: CreateTable) -> StoredTable | None:
+        """The table that IF NOT EXISTS finds; raises CatalogError if there is one and it is not asked for."""
         known = self.find(statement.name)
-        if known is not None:
-            if statement.if_not_exists:
-                return known, False
+        if known is not None and not statement.if_not_exists:
             raise CatalogError(
                 f"table '{known.name}' exists already", remedy="DROP TABLE it first, or use IF NOT EXISTS."
             )
-        made = self.commits.add(define_table(replace(statement, if_not_exists=False)))
+        return known
+
+    def add(
+        self,
+        statement: CreateTable,
+        along: Callable[[int], None] = lambda number: None,
+        feed: TableFeed | None = None,
+        applied: int = POINT_MIN,
+    ) -> StoredTable:
+        """Add a new table; `along` is executed in its transaction, with its number. `feed`: what it reads of a stream,
+        of which all below `applied` counts as read."""
+        made = self.commits.add(define_table(replace(statement, if_not_exists=False)), along, feed, applied)
         self._tables = {**self._tables, made.name.lower(): made}
         log_event("table_created", "table '{table}' is created", table=made.name)
-        return made, True
+        return made
 
-    def drop(self, table: StoredTable, readers: Sequence[str]) -> None:
-        """Drop a table that no query reads."""
+    def fed_by(self, stream: str) -> list[StoredTable]:
+        """The tables that a stream feeds."""
+        return [one for one in self.all() if one.feed is not None and one.feed.stream.lower() == stream.lower()]
+
+    def drop(self, table: StoredTable, readers: Sequence[str], along: Along = lambda: None) -> None:
+        """Drop a table that no query reads; `along` is executed in the same transaction."""
         if readers:
             raise CatalogError(
                 f"table '{table.name}' is read by: {', '.join(readers)}", remedy="Drop these queries first."
             )
         with table.changing:
-            self.commits.drop(table)
+            self.commits.drop(table, along)
             table.is_dropped = True
             self._tables = {name: one for name, one in self._tables.items() if one is not table}
         log_event("table_dropped", "table '{table}' is dropped", table=table.name)
@@ -100,6 +119,8 @@ class TableManager:
             if known is None or known.id != row["id"] or known.version.seq != row["seq"]:
                 definition = define_table(cast(CreateTable, parse_one(row["statement"])))
                 known = StoredTable(row["id"], definition, *self.commits.restored(row["id"], definition))
+                known.feed = None if row["feed"] is None else TableFeed.restored(row["feed"])
+            known.applied = POINT_MIN if row["applied"] is None else row["applied"]
             found[known.name.lower()] = known
         self._tables = found
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
 from windrow.catalog.relations import TableDef
+from windrow.dataplane.stores import ARRIVAL, KeptColumn
 from windrow.operators.layouts.keyed import Keyed
-from windrow.operators.relations.table_scan import after_change, netted_change
+from windrow.operators.relations.changelog import FROM, after_change, netted_change
 from windrow.operators.tables.edges import COUNT
-from windrow.operators.tables.rows import appended, longs, taken
+from windrow.operators.tables.rows import appended, longs, numbered, taken
+from windrow.types import POINT_MIN
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,8 @@ class TableVersion:
         rows, gone = after_change(self.rows, change), self.gone
         old = taken(change, longs(change.column(COUNT)) < 0)
         if not definition.is_retroactive and old.num_rows:
+            _, firsts = numbered(keys_in(old, definition), old.num_rows)
+            old = taken(old, firsts)  # a stream may have replaced a row several times
             lost = taken(old, rows.find(keys_in(old, definition), old.num_rows) < 0)
             gone = gone.put(lost.select(list(definition.key)), np.zeros(0, np.int64))
         return replace(self, seq=self.seq + 1, rows=rows, gone=gone)
@@ -46,6 +52,11 @@ class LoggedChange:
     path: str
     rows: pa.Table
 
+    @cached_property
+    def end(self) -> int:
+        """Of a table that a stream feeds: the point above its last part."""
+        return int(longs(self.rows.column(FROM)).max()) + 1
+
 
 @dataclass(frozen=True)
 class TableBase:
@@ -54,6 +65,36 @@ class TableBase:
     seq: int = 0
     path: str | None = None
     count: int = 0
+
+
+@dataclass(frozen=True)
+class TableFeed:
+    """What a table reads of the stream that feeds it: the stream's window attribute, a column of the stream for each of
+    its own, and the condition under which a row says that its key is gone (None: no row does)."""
+
+    stream: str
+    axis: str
+    columns: tuple[KeptColumn, ...]
+    deletes: KeptColumn | None
+    has_arrival: bool = True
+    """Whether tuples of equal points are ordered by their arrival; otherwise by their columns, deletions last."""
+
+    @property
+    def read(self) -> tuple[KeptColumn, ...]:
+        """All that the stream keeps for it."""
+        arrival = (ARRIVAL,) if self.has_arrival else ()
+        return (*arrival, *self.columns, *(() if self.deletes is None else (self.deletes,)))
+
+    def saved(self) -> str:
+        deletes = None if self.deletes is None else self.deletes.saved()
+        columns = [one.saved() for one in self.columns]
+        return json.dumps([self.stream, self.axis, columns, deletes, self.has_arrival])
+
+    @staticmethod
+    def restored(saved: str) -> TableFeed:
+        stream, axis, columns, deletes, has_arrival = json.loads(saved)
+        kept = tuple(KeptColumn.restored(one) for one in columns)
+        return TableFeed(stream, axis, kept, None if deletes is None else KeptColumn.restored(deletes), has_arrival)
 
 
 @dataclass
@@ -69,6 +110,10 @@ class StoredTable:
     changing: threading.RLock = field(default_factory=threading.RLock)
     """Held while a statement changes it, or it is dropped."""
     is_dropped: bool = False
+    feed: TableFeed | None = None
+    """What it reads of the stream that feeds it; None: statements change it."""
+    applied: int = POINT_MIN
+    """All rows of that stream below this point are in it."""
 
     @property
     def name(self) -> str:
@@ -80,6 +125,12 @@ class StoredTable:
         found = self.version.rows.rows(self.definition.schema).select(self.definition.schema.names)
         return found.sort_by([(name, "ascending") for name in self.definition.key]).combine_chunks()
 
+    @property
+    def log(self) -> pa.Table:
+        """All changes since the base, one after another."""
+        schema = change_schema(self.definition)
+        return pa.concat_tables([schema.empty_table(), *(one.rows for one in self.changes)])
+
     def since(self, seq: int) -> pa.Table:
         """What the changes after the `seq`-th did, without what they undid."""
         schema = change_schema(self.definition)
@@ -89,7 +140,10 @@ class StoredTable:
 
 def change_schema(definition: TableDef) -> pa.Schema:
     """The columns of a change."""
-    return pa.schema([(COUNT, pa.int64()), *((name, kind.arrow) for name, kind in definition.columns)])
+    head = [COUNT] if definition.stream is None else [COUNT, FROM]
+    return pa.schema(
+        [*((name, pa.int64()) for name in head), *((name, kind.arrow) for name, kind in definition.columns)]
+    )
 
 
 def changed(definition: TableDef, removed: pa.Table, added: pa.Table) -> pa.Table:

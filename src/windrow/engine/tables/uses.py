@@ -1,8 +1,9 @@
-"""The tables that a plan reads: what a batch of ticks sees of them, and which statements took effect with it.
+"""The tables that a plan reads: what a batch of ticks sees of them, and which changes took effect with it.
 
 A statement takes effect at the first tick that is not committed. So a batch sees the tables as they are when it begins,
 from its first tick on; its commit says up to which change. While a statement changes a table, no plan that reads it
-ticks.
+ticks. A table that a stream feeds has a past instead: each of its changes takes effect at its own point, and it may be
+ahead of the plans that read it.
 """
 
 from __future__ import annotations
@@ -13,15 +14,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from windrow.engine.tables.stored import StoredTable
+from windrow.operators.relations.changelog import FROM, changes_between, fed_changes, rows_as_of
 from windrow.operators.relations.table_scan import TableRows
 from windrow.operators.stages.cutting import staged
 from windrow.operators.state import ROOT
 from windrow.operators.tables.edges import COUNT
 from windrow.operators.tables.rows import appended
+from windrow.operators.ticks import DueTicks
 from windrow.plan.algebra.nodes import ContinuousPlan, Node, TableScan
 
 Effects = Mapping[int, int]
-"""By table, the last change that is in effect."""
+"""By table, the last change that is in effect; of one that a stream feeds, the point below which changes are."""
 
 
 @dataclass(frozen=True)
@@ -32,16 +35,53 @@ class TableUse:
     table: StoredTable
     is_whole: bool
 
-    def rows(self, effects: Effects) -> TableRows:
+    def rows(self, effects: Effects, due: DueTicks) -> TableRows:
         """What a batch reads after these changes."""
-        table, seq = self.table, effects.get(self.table.id)
+        table, since = self.table, effects.get(self.table.id)
+        if table.feed is not None:
+            with table.changing:
+                return self._fed(since, due)
         if self.is_whole:
             return TableRows(table.since(table.version.seq), table.version.rows)
-        if seq is None:
+        if since is None:
             rows = table.rows
             every = appended(rows, **{COUNT: np.ones(rows.num_rows, np.int64)})
             return TableRows(every, table.version.rows)
-        return TableRows(table.since(seq), table.version.rows)
+        return TableRows(table.since(since), table.version.rows)
+
+    def _fed(self, since: int | None, due: DueTicks) -> TableRows:
+        log, rows = self.table.log, self.table.version.rows
+        if self.is_whole:
+            return TableRows(log, rows)
+        return TableRows(fed_changes(lambda: rows, log, since, due), rows)
+
+    def rows_at(self, ticked: int) -> TableRows:
+        """All rows after a tick, as changes that take effect at the first due tick."""
+        if self.table.feed is None:
+            rows = self.table.rows
+            return TableRows(appended(rows, **{COUNT: np.ones(rows.num_rows, np.int64)}), self.table.version.rows)
+        with self.table.changing:
+            log, rows = self.table.log, self.table.version.rows
+        if self.is_whole:
+            return TableRows(log, rows)
+        now = rows.rows(self.table.definition.schema)
+        return TableRows(rows_as_of(now, log, ticked).drop_columns([FROM]), rows)
+
+    def effect(self, due: DueTicks) -> int:
+        """What is in effect after a batch."""
+        return self.effect_at(due.upto)
+
+    def effect_at(self, ticked: int) -> int:
+        """What is in effect after a tick, if all changes so far are."""
+        return self.table.version.seq if self.table.feed is None else ticked
+
+    def is_changed(self, effects: Effects, due: DueTicks) -> bool:
+        """Whether a batch sees changes."""
+        table, since = self.table, effects.get(self.table.id)
+        if since is None or table.feed is None:
+            return since != self.effect(due)
+        with table.changing:
+            return bool(changes_between(table.log, since, due.upto).num_rows)
 
 
 def table_uses(plan: ContinuousPlan, tables: Mapping[str, StoredTable]) -> tuple[TableUse, ...]:

@@ -172,6 +172,9 @@ def rebuild(
         return RebuiltState(PlanState(tables, ticked), beginning(stored(done.changes), ticked))
     if carried.is_whole:
         return RebuiltState(PlanState(carried.tables, ticked), None)
+    if plan.root.restores:  # its state is of instants, and nothing is carried over
+        done = _advanced(plan, {}, rows, ticked, kernel, explicit_expiry, relations)
+        return RebuiltState(done.state, None)
     # A stream reports the past at no tick: first what it is made of, then that at one tick.
     below, at = replace(plan, root=plan.root.input), f"{ROOT}.0"
     given = {_raised(path): edge for path, edge in carried.outputs.items()}

@@ -31,6 +31,7 @@ from windrow.plan.algebra.nodes import (
     Node,
     NrrJoin,
     OuterJoin,
+    OutputRows,
     RowsWindow,
     SemiJoin,
     SetOperation,
@@ -48,7 +49,7 @@ def live_rows(plan: ContinuousPlan, state: PlanState, node: Node, path: str, tic
     found = state.tables.get(path)
     if isinstance(node, GroupBy):
         return _keyed(node, found, calls_of(node).group_schema, ticked)
-    if isinstance(node, RowsWindow):
+    if isinstance(node, RowsWindow | OutputRows):
         return _keyed(node, found, ring_schema(node), ticked)
     if isinstance(node, Distinct):
         return _distinct(node, found, ticked)

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
-from windrow.operators.layouts.parts import Layout, StatePart
+from windrow.operators.layouts.parts import Departures, Layout, StatePart
 from windrow.operators.tables.rows import longs, taken
 from windrow.operators.ticks import NEVER
-from windrow.synopses.cells.arrays import run_starts
+from windrow.synopses.cells.arrays import Mask, run_starts
 
 Fold = Callable[[pa.Table], pa.Table]
 
@@ -27,13 +27,15 @@ class Calendar:
     """An immutable calendar; `by` is the column with the point of expiry.
 
     Blocks of an interval are merged two by two like the digits of a binary counter, so there are few. `fold` may shrink
-    a merged block: it gives fewer rows that mean the same, or none.
+    a merged block: it gives fewer rows that mean the same, or none. `departures`: what has left it, where that decides
+    whether a calendar suits its rows (`choosing.py`).
     """
 
     by: str
     width: int
     fold: Fold | None = field(default=None, compare=False)
     intervals: Mapping[int, tuple[pa.Table, ...]] = field(default_factory=dict)
+    departures: Departures | None = field(default=None, compare=False)
 
     layout = Layout.CALENDAR
 
@@ -80,19 +82,26 @@ class Calendar:
 
     def between(self, above: int, upto: int, schema: pa.Schema) -> pa.Table:
         """The rows that expire at points above < x ≤ upto."""
-        found = []
+        found = [block if mask is None else taken(block, mask) for block, mask in self._met(above, upto)]
+        return pa.concat_tables(found) if found else schema.empty_table()
+
+    def sum_between(self, name: str, above: int, upto: int) -> int:
+        """The sum of an int64 column over these rows."""
+        sums = (
+            longs(block.column(name))[... if mask is None else mask].sum() for block, mask in self._met(above, upto)
+        )
+        return int(sum(sums))
+
+    def _met(self, above: int, upto: int) -> Iterator[tuple[pa.Table, Mask | None]]:
+        """The blocks with rows that may expire at points above < x ≤ upto, and which of their rows do; None: all."""
         for interval, blocks in self.intervals.items():
             first, last = interval * self.width, self._end(interval)
             if last <= above or first > upto:
                 continue
             whole = first > above and last <= upto
             for block in blocks:
-                if whole:
-                    found.append(block)
-                else:
-                    points = longs(block.column(self.by))
-                    found.append(taken(block, (points > above) & (points <= upto)))
-        return pa.concat_tables(found) if found else schema.empty_table()
+                points = longs(block.column(self.by))
+                yield block, None if whole else (points > above) & (points <= upto)
 
     def rows(self, above: int, schema: pa.Schema) -> pa.Table:
         """The rows that expire after a point."""

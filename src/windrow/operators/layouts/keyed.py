@@ -9,13 +9,13 @@ and marks the rows of other levels that it replaces, so it does not copy what it
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
-from windrow.operators.layouts.parts import Layout, StatePart
+from windrow.operators.layouts.parts import Departures, Layout, StatePart
 from windrow.operators.tables.rows import flat, hashed, longs, same, taken
 from windrow.operators.ticks import Points
 from windrow.synopses.cells.arrays import Mask
@@ -57,10 +57,12 @@ class KeyLevel:
 
 @dataclass(frozen=True)
 class Keyed:
-    """An immutable table with at most one row per key; `keys` are its key columns (none: there is at most one row)."""
+    """An immutable table with at most one row per key; `keys` are its key columns (none: there is at most one row).
+    `departures`: what has left it, where that decides whether such a table suits its rows (`choosing.py`)."""
 
     keys: tuple[str, ...]
     levels: tuple[KeyLevel, ...] = ()
+    departures: Departures | None = field(default=None, compare=False)
 
     layout = Layout.KEYED
 
@@ -101,6 +103,14 @@ class Keyed:
             for start, level in self._starts()
         ]
         return np.concatenate(found) if found else np.zeros(0, np.int64)
+
+    def sum_where(self, summed: str, name: str, below: int) -> int:
+        """The sum of an int64 column over the rows whose other column is less than this."""
+        sums = (
+            longs(level.rows.column(summed))[level.live & (longs(level.rows.column(name)) < below)].sum()
+            for level in self.levels
+        )
+        return int(sum(sums))
 
     def take(self, at: Points, schema: pa.Schema) -> pa.Table:
         """The rows at these indices."""

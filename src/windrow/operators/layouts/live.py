@@ -7,16 +7,18 @@ group-by over strict input, and explicit expiry need.
 An edge, of lifetimes or strict, and the rows that were alive before become intervals. Of rows with equal values and
 EXP the one that came first is withdrawn first; which one it is changes no answer.
 
-What is alive is kept in one of two layouts, and no operator knows in which. A calendar with tombstones: rows and their
-withdrawals (COUNT below zero) lie in the interval in which they leave and are dropped with it; equal ones cancel when
-the calendar is read, and when blocks are merged. It is for rows that mostly reach their EXP. A table by values and EXP,
-with how many rows there are: for rows that are mostly withdrawn.
+What is alive is kept in one of these layouts, and no operator knows in which. A calendar with tombstones: rows and
+their withdrawals (COUNT below zero) lie in the interval in which they leave and are dropped with it; equal ones cancel
+when the calendar is read, and when blocks are merged. It is for rows that mostly reach their EXP. A table by values and
+EXP, with how many rows there are, from which all that leaves is taken by key: for rows that are mostly withdrawn. Where
+rows may do either, what has left is counted, and `choosing.py` chooses by that. A list that is scanned: where a plan is
+run by the direct approach.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -24,7 +26,8 @@ import pyarrow as pa
 
 from windrow.operators.layouts.calendar import Calendar
 from windrow.operators.layouts.keyed import Keyed, gone_rows
-from windrow.operators.layouts.parts import StatePart
+from windrow.operators.layouts.parts import Departures, StatePart
+from windrow.operators.layouts.row_list import RowList
 from windrow.operators.layouts.steps import StateTable
 from windrow.operators.tables.edges import COUNT, TICK, Edge, as_strict, made_at, netted, running_sums
 from windrow.operators.tables.rows import appended, flat, hashed, longs, numbered, taken
@@ -69,9 +72,10 @@ def live_schema(schema: Sequence[PlanColumn]) -> pa.Schema:
     return pa.schema([*((name, pa.int64()) for name in (LEAVE, EXP, COUNT)), *((c.sql, c.type.arrow) for c in schema)])
 
 
-def live_calendar(schema: Sequence[PlanColumn], width: int) -> Calendar:
-    """An empty calendar with tombstones."""
-    return Calendar(LEAVE, width, partial(folded, [EXP, *(column.sql for column in schema)]))
+def live_calendar(schema: Sequence[PlanColumn], width: int, may_change: bool = False) -> Calendar:
+    """An empty calendar with tombstones. `may_change`: what leaves it is counted, and decides whether it stays one."""
+    departures = Departures() if may_change else None
+    return Calendar(LEAVE, width, partial(folded, [EXP, *(column.sql for column in schema)]), departures=departures)
 
 
 def live_table(schema: Sequence[PlanColumn]) -> Keyed:
@@ -103,7 +107,7 @@ def intervals(
     """
     changes = _netted(edge, due)
     before = alive(state, due.before, live_schema(edge.schema), only)
-    table, parts = _changed(state, path, _delta(changes, edge, due, keep_forever), due)
+    table, parts = _changed(state, path, changes, edge, due, keep_forever)
     return Lives(_paired(before, changes, edge.names, due), {path: table}, tuple(parts))
 
 
@@ -123,7 +127,7 @@ def turnover(edge: Edge, path: str, state: StateTable | None, due: DueTicks, kee
     leave = due.first_above(longs(changes.column(EXP)))
     soon = np.flatnonzero(leave <= due.upto)
     old = leaving(state, due, edge.schema)
-    table, parts = _changed(state, path, _delta(changes, edge, due, keep_forever), due)
+    table, parts = _changed(state, path, changes, edge, due, keep_forever)
     flow = made_at(
         pa.concat_tables([rows, taken(rows, soon), old.select(edge.names)]),
         np.concatenate([ticks, leave[soon], longs(old.column(LEAVE))]),
@@ -150,7 +154,7 @@ def is_withdrawn(rows: pa.Table, due: DueTicks) -> Mask:
 
 def leaving(state: StateTable, due: DueTicks, schema: Sequence[PlanColumn]) -> pa.Table:
     """The rows, and perhaps tombstones, that leave at a due tick by their EXP."""
-    if isinstance(state, Calendar):
+    if isinstance(state, Calendar | RowList):
         return state.between(due.before, due.upto, live_schema(schema))
     assert isinstance(state, Keyed)
     rows = state.take(state.where(LEAVE, due.upto + 1), live_schema(schema))
@@ -167,7 +171,7 @@ def alive(state: StateTable, before: int, schema: pa.Schema, only: Selecting | N
         rows = rows if only is None else only(rows)
         stands = np.asarray(flat(rows.column(_STANDS))) & (longs(rows.column(LEAVE)) > before)
         return taken(rows, stands).select(schema.names)
-    assert isinstance(state, Calendar)
+    assert isinstance(state, Calendar | RowList)
     rows = state.rows(before, schema).select(schema.names)
     rows = rows if only is None else only(rows)
     return _cancelled(rows, schema.names[1:2] + schema.names[3:])
@@ -197,9 +201,30 @@ def _delta(changes: pa.Table, edge: Edge, due: DueTicks, keep_forever: bool) -> 
     return folded([EXP, *edge.names], taken(rows, stays).select(live_schema(edge.schema).names))
 
 
-def _changed(state: StateTable, path: str, delta: pa.Table, due: DueTicks) -> tuple[StateTable, list[StatePart]]:
+def _changed(
+    state: StateTable, path: str, changes: pa.Table, edge: Edge, due: DueTicks, keep_forever: bool
+) -> tuple[StateTable, list[StatePart]]:
     """The state after a batch, and what must be durable."""
+    table, parts = _put(state, path, _delta(changes, edge, due, keep_forever), due)
+    if state.departures is None or not isinstance(table, Calendar | Keyed):
+        return table, parts
+    return replace(table, departures=state.departures + _departures(state, changes, due)), parts
+
+
+def _departures(state: StateTable, changes: pa.Table, due: DueTicks) -> Departures:
+    """How many rows leave at the due ticks. What is withdrawn is subtracted from what would end in the same batch."""
+    counts, ends = longs(changes.column(COUNT)), due.first_above(longs(changes.column(EXP)))
     if isinstance(state, Calendar):
+        ended = state.sum_between(COUNT, due.before, due.upto)
+    else:
+        assert isinstance(state, Keyed)
+        ended = state.sum_where(COUNT, LEAVE, due.upto + 1)
+    return Departures(int(-counts[counts < 0].sum()), max(0, ended + int(counts[ends <= due.upto].sum())))
+
+
+def _put(state: StateTable, path: str, delta: pa.Table, due: DueTicks) -> tuple[StateTable, list[StatePart]]:
+    """The state with what a batch changes, without what has left, and what must be durable."""
+    if isinstance(state, Calendar | RowList):
         return state.appended(delta).settled(due.upto), state.cut(path, delta)
     assert isinstance(state, Keyed)
     ended = state.where(LEAVE, due.upto + 1)

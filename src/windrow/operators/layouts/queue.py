@@ -18,6 +18,7 @@ class RowQueue:
     blocks: tuple[pa.Table, ...] = ()
 
     layout = Layout.FIFO
+    departures = None
 
     def appended(self, rows: pa.Table) -> RowQueue:
         return replace(self, blocks=(*self.blocks, rows)) if rows.num_rows else self

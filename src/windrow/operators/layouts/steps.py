@@ -9,11 +9,12 @@ from windrow.operators.layouts.calendar import Calendar
 from windrow.operators.layouts.keyed import Keyed
 from windrow.operators.layouts.parts import StatePart
 from windrow.operators.layouts.queue import RowQueue
+from windrow.operators.layouts.row_list import RowList
 from windrow.operators.tables.edges import Edge
 from windrow.operators.tables.kernel import Kernel
 from windrow.operators.ticks import DueTicks
 
-StateTable = Calendar | Keyed | RowQueue
+StateTable = Calendar | Keyed | RowQueue | RowList
 """One table of an operator's state."""
 
 

@@ -16,7 +16,7 @@ from sqlglot import exp
 from windrow.operators.join import Stored
 from windrow.operators.layouts.live import LEAVE, Lives, intervals, leaving, live_schema, with_new
 from windrow.operators.layouts.steps import StateTable, TickBatch
-from windrow.operators.scan import POINT, added, births_end, window_of
+from windrow.operators.scan import POINT, reach, window_of
 from windrow.operators.tables.edges import COUNT, Edge
 from windrow.operators.tables.kernel import types_of
 from windrow.operators.tables.prefilter import maybe_among
@@ -83,9 +83,12 @@ class Side:
             return leaving(self.state, batch.due, self.schema)
         window = window_of(self.node)
         assert window is not None and self.stored is not None
-        ends = births_end(added(longs(self.stored.column(POINT)), window.lifetime.offset), window.lifetime)
-        leave = batch.due.first_above(ends)
-        some = taken(self.stored, (leave > batch.due.before) & (leave <= batch.due.upto))
+        length = reach(window)
+        if length is None:
+            return Stored(self.node, self.stored.slice(0, 0)).met((), (), batch).rows
+        # A row is gone at the first tick above its end: compared as points, since the store may be large.
+        points = longs(self.stored.column(POINT))
+        some = taken(self.stored, (points >= batch.due.before - length) & (points < batch.due.upto - length))
         return Stored(self.node, some).met((), (), batch).rows
 
     def alive(self, wanted: Wanted, batch: TickBatch) -> Lives:

@@ -1,20 +1,19 @@
 """Join with a table that is NON RETROACTIVE (Golab's dissertation, section 3.3.1: ⋈NRR).
 
-    R ⋈ T = {r ∘ t with the lifetime of r : r ∈ R, t ∈ T(the first tick of r), keys equal, condition true}
+    R ⋈ T = {r ∘ t with the lifetime of r : r ∈ R, t ∈ T(r.ts), keys equal, condition true}
 
-Only new rows of R look for matches, and only in the version as of their own tick; so nothing of R is kept, and later
+Only new rows of R look for matches, and only in the version as of their own ts; so nothing of R is kept, and later
 changes of T change no result. The input is never strict: a row that is withdrawn would have to withdraw its results,
 and the version that it had met may be gone (Golab and Özsu, SIGMOD 2005, section 5.4.2).
 
 A table that statements change is read as it is: all that took effect did so at the first due tick, so all new rows see
-the rows of now. The rows of a table that a stream feeds change at any tick; they are kept, as intervals.
+the rows of now. Of a table that a stream feeds, every version has the points at which it stands.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -22,109 +21,84 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from windrow.operators.join import column_below, through
-from windrow.operators.layouts.live import ENTER, LEAVE, intervals
-from windrow.operators.layouts.parts import StatePart
-from windrow.operators.layouts.steps import Outcome, StateTable, TickBatch
+from windrow.operators.layouts.live import ENTER, LEAVE
+from windrow.operators.layouts.steps import Outcome, TickBatch
+from windrow.operators.relations.changelog import FROM, versions
 from windrow.operators.relations.table_scan import TableRows, renamed
 from windrow.operators.scan import table_of
-from windrow.operators.tables.edges import COUNT, Edge, repeated
+from windrow.operators.tables.edges import COUNT, Edge
 from windrow.operators.tables.kernel import Kernel, naive, types_of
 from windrow.operators.tables.prefilter import maybe_among
-from windrow.operators.tables.rows import longs, normal, taken
+from windrow.operators.tables.rows import hashed, normal, taken
 from windrow.operators.ticks import TS
 from windrow.plan.algebra.nodes import Filter, Node, NrrJoin, PlanColumn, Project, TableScan, columns_in
 
 Keys = Sequence[pa.Array]
 
 
-class TableSide(Protocol):
-    """The rows of a table that new rows may meet."""
-
-    def met(self, keys: Sequence[exp.Expr], wanted: Keys, batch: TickBatch) -> pa.Table:
-        """The rows with these keys, and perhaps others. With ENTER and LEAVE if they are not there all the time."""
-
-    @property
-    def tables(self) -> dict[str, StateTable]: ...
-
-    @property
-    def parts(self) -> tuple[StatePart, ...]: ...
-
-
 @dataclass(frozen=True)
-class FromTable:
-    """A table that statements change, through selections and projections."""
+class _Rows:
+    """Rows of a table that new rows may meet; with ENTER and LEAVE if they do not stand at all points."""
 
-    node: Node
-    table: TableRows | None
-    tables: dict[str, StateTable] = field(default_factory=dict)
-    parts: tuple[StatePart, ...] = ()
+    rows: pa.Table
+    keys: Keys
 
-    def met(self, keys: Sequence[exp.Expr], wanted: Keys, batch: TickBatch) -> pa.Table:
-        scan = table_of(self.node)
-        assert scan is not None
-        schema = pa.schema([(one.column.sql, one.column.type.arrow) for one in scan.columns])
-        if self.table is None or not self.table.rows.count:
-            rows = schema.empty_table()
-        else:
-            rows = self._found(scan, keys, wanted)
-        edge = through(self.node, Edge(rows, scan.schema), batch.kernel)
-        return _among(edge, keys, wanted, batch.kernel)
-
-    def _found(self, scan: TableScan, keys: Sequence[exp.Expr], wanted: Keys) -> pa.Table:
-        """The rows by key, if the join is on all of the primary key; otherwise all rows."""
-        assert self.table is not None
-        table, own = self.table.rows, [_own_name(self.node, key) for key in keys]
-        by_name = {name: values for name, values in zip(own, wanted, strict=True) if name is not None}
-        stored = table.levels[0].rows.schema
-        if set(table.keys) <= by_name.keys():
-            at = table.find([by_name[name] for name in table.keys], len(wanted[0]))
-            return renamed(scan, table.take(np.unique(at[at >= 0]), stored))
-        return renamed(scan, table.rows(stored))
+    @property
+    def is_timed(self) -> bool:
+        return ENTER in self.rows.column_names
 
 
-@dataclass
-class FromChanges:
-    """A table that a stream feeds: its strict changes, and the join's own state of its rows."""
-
-    edge: Edge
-    path: str
-    state: StateTable
-    tables: dict[str, StateTable] = field(default_factory=dict)
-    parts: tuple[StatePart, ...] = ()
-
-    def met(self, keys: Sequence[exp.Expr], wanted: Keys, batch: TickBatch) -> pa.Table:
-        kernel, changing = batch.kernel, self.edge
-        own = _keys(changing.rows, changing.schema, keys, kernel)
-        either = [pa.concat_arrays([one, other]) for one, other in zip(wanted, own, strict=True)]
-
-        def among(rows: pa.Table) -> pa.Table:
-            return _among(Edge(rows, changing.schema), keys, either, kernel)
-
-        found = intervals(changing, self.path, self.state, batch.due, among)
-        self.tables, self.parts = found.tables, found.parts
-        rows = _among(Edge(found.rows, changing.schema), keys, wanted, kernel)
-        return repeated(rows, longs(rows.column(COUNT)))
-
-
-def nrr_join(node: NrrJoin, edge: Edge, table: TableSide, batch: TickBatch) -> Outcome:
+def nrr_join(node: NrrJoin, edge: Edge, table: TableRows | None, batch: TickBatch) -> Outcome:
     """The results of the new rows of all due ticks."""
     assert not edge.is_strict
     kernel, names = batch.kernel, [column.sql for column in node.table.schema]
     mine = _keys(edge.rows, edge.schema, [key[0] for key in node.keys], kernel)
-    rows = table.met([key[1] for key in node.keys], mine, batch).combine_chunks()
-    theirs = _keys(rows, node.table.schema, [key[1] for key in node.keys], kernel)
-    is_timed = ENTER in rows.column_names
+    found = _met(node, table, mine, kernel)
     asked = columns_in(node.condition) if node.condition is not None else frozenset()
     left = _probed(edge.rows, [name for name in edge.names if name in asked], mine)
-    right = _probed(rows, [name for name in names if name in asked], theirs)
-    if is_timed:
-        left = left.append_column("tick", pa.array(batch.due.first_above(longs(edge.rows.column(TS)))))
-        right = right.append_column(ENTER, rows.column(ENTER)).append_column(LEAVE, rows.column(LEAVE))
-    found = kernel.query(_sql(node, is_timed, kernel), left=left, right=right)
-    new = edge.rows.take(found.column("l"))
-    met = rows.select(names).take(found.column("t"))
+    right = _probed(found.rows, [name for name in names if name in asked], found.keys)
+    if found.is_timed:
+        left = left.append_column(TS, edge.rows.column(TS))
+        right = right.append_column(ENTER, found.rows.column(ENTER)).append_column(LEAVE, found.rows.column(LEAVE))
+    pairs = kernel.query(_sql(node, found.is_timed, kernel), left=left, right=right)
+    new = edge.rows.take(pairs.column("l"))
+    met = found.rows.select(names).take(pairs.column("t"))
     columns = {name: new.column(name) for name in new.column_names} | {name: met.column(name) for name in names}
-    return Outcome(Edge(pa.table(columns), node.schema), table.tables, table.parts)
+    return Outcome(Edge(pa.table(columns), node.schema))
+
+
+def _met(node: NrrJoin, table: TableRows | None, wanted: Keys, kernel: Kernel) -> _Rows:
+    """The rows of the table with these keys, and perhaps others, through the selections and projections above it."""
+    scan, keys = table_of(node.table), [key[1] for key in node.keys]
+    assert scan is not None
+    schema = pa.schema([(one.column.sql, one.column.type.arrow) for one in scan.columns])
+    rows = schema.empty_table() if table is None else _found(node.table, scan, table, keys, wanted)
+    edge = through(node.table, Edge(rows, scan.schema), kernel)
+    chosen = _among(edge, keys, wanted, kernel).combine_chunks()
+    return _Rows(chosen, _keys(chosen, node.table.schema, keys, kernel))
+
+
+def _found(node: Node, scan: TableScan, table: TableRows, keys: Sequence[exp.Expr], wanted: Keys) -> pa.Table:
+    """The rows by key, if the join is on all of the primary key; otherwise all rows. Of a table that a stream feeds:
+    their versions."""
+    by_name = {_own_name(node, key): values for key, values in zip(keys, wanted, strict=True)}
+    rows, log = table.rows, table.changes
+    schema = pa.schema([(one.name, one.column.type.arrow) for one in scan.columns])
+    if table.is_fed:
+        schema = log.drop_columns([COUNT, FROM]).schema
+    if set(rows.keys) <= by_name.keys():
+        asked = [by_name[name] for name in rows.keys]
+        at = rows.find(asked, len(wanted[0]))
+        found = rows.take(np.unique(at[at >= 0]), schema)
+        if table.is_fed and log.num_rows:
+            mine = hashed([log.column(name) for name in rows.keys], log.num_rows)
+            log = taken(log, np.isin(mine, hashed(asked, len(wanted[0]))))
+    else:
+        found = rows.rows(schema)
+    if not table.is_fed:
+        return renamed(scan, found)
+    stood = versions(found, log, rows.keys)
+    return renamed(scan, stood).append_column(ENTER, stood.column(ENTER)).append_column(LEAVE, stood.column(LEAVE))
 
 
 def _probed(rows: pa.Table, names: Sequence[str], keys: Keys) -> pa.Table:
@@ -135,7 +109,7 @@ def _probed(rows: pa.Table, names: Sequence[str], keys: Keys) -> pa.Table:
 
 def _sql(node: NrrJoin, is_timed: bool, kernel: Kernel) -> str:
     tests = [f'"left".k{k} = "right".k{k}' for k in range(len(node.keys))]
-    tests += [f'"right".{ENTER} <= "left".tick', f'"left".tick < "right".{LEAVE}'] if is_timed else []
+    tests += [f'"right".{ENTER} <= "left".{TS}', f'"left".{TS} < "right".{LEAVE}'] if is_timed else []
     if node.condition is not None:
         tests.append(f"({kernel.final(node.condition, types_of(node.schema)).sql})")
     kind = "LEFT JOIN" if node.is_left else "JOIN"

@@ -1,9 +1,10 @@
 """A table as strict changes.
 
-    T(b) = the rows of the table after the last statement that took effect at or before tick b
+    T(b) = the rows of the table after the last change that took effect at or before tick b
 
 A statement takes effect at the first tick that is not committed when it is executed. So all statements since the last
-batch take effect at the first due tick. Their changes come without a predicted end; a row that goes is withdrawn.
+batch take effect at the first due tick. A change that a stream brings takes effect at the first tick above its point.
+Changes come without a predicted end; a row that goes is withdrawn.
 """
 
 from __future__ import annotations
@@ -14,46 +15,46 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.operators.layouts.keyed import Keyed
-from windrow.operators.tables.edges import COUNT, Edge, made_at, strict_schema
-from windrow.operators.tables.rows import appended, longs, numbered, taken
-from windrow.operators.ticks import DueTicks
+from windrow.operators.relations.changelog import FROM
+from windrow.operators.tables.edges import COUNT, Edge, made_at, netted, strict_schema
+from windrow.operators.tables.rows import longs
+from windrow.operators.ticks import TS, DueTicks
 from windrow.plan.algebra.nodes import TableScan
 
 
 @dataclass(frozen=True)
 class TableRows:
-    """What a plan reads of a table in a batch, under the table's own names: the changes that take effect at the first
-    due tick, with COUNT; and the rows by key from then on."""
+    """What a plan reads of a table in a batch, under the table's own names: `changes`, with COUNT, and `rows` by key.
+
+    Of a table that statements change: the changes that take effect at the first due tick, and the rows from then on. Of
+    one that a stream feeds, changes have FROM; rows are those after all changes. They are the changes of the due ticks,
+    or, where rows are looked up as of a point, all changes since some time before.
+    """
 
     changes: pa.Table
     rows: Keyed
+
+    @property
+    def is_fed(self) -> bool:
+        """Whether a stream feeds the table."""
+        return FROM in self.changes.column_names
 
 
 def scan_table(node: TableScan, table: TableRows | None, due: DueTicks) -> Edge:
     """The changes of all due ticks."""
     if table is None or not table.changes.num_rows:
         return Edge(strict_schema(node.schema).empty_table(), node.schema, is_strict=True)
-    values = renamed(node, table.changes)
-    ticks = np.full(table.changes.num_rows, due.before + due.step)
-    return Edge(made_at(values, ticks, longs(table.changes.column(COUNT))), node.schema, is_strict=True)
-
-
-def after_change(rows: Keyed, change: pa.Table) -> Keyed:
-    """The rows of a table after a change: without those that it removes (COUNT −1), with those that it adds (1)."""
-    adds = longs(change.column(COUNT)) > 0
-    old, new = taken(change, ~adds), taken(change, adds).drop_columns([COUNT])
-    return rows.put(new, rows.find([old.column(name) for name in rows.keys], old.num_rows))
-
-
-def netted_change(change: pa.Table) -> pa.Table:
-    """Changes, one after another, as one: rows that come and go again cancel."""
-    names = [name for name in change.column_names if name != COUNT]
-    ids, firsts = numbered([change.column(name) for name in names], change.num_rows)
-    counts = np.zeros(firsts.size, np.int64)
-    np.add.at(counts, ids, longs(change.column(COUNT)))
-    kept = np.flatnonzero(counts)
-    rows = taken(change.select(names), firsts[kept])
-    return appended(rows, **{COUNT: counts[kept]}).select([COUNT, *names]).combine_chunks()
+    values, counts = renamed(node, table.changes), longs(table.changes.column(COUNT))
+    first = due.before + due.step
+    if not table.is_fed:
+        ticks = np.full(table.changes.num_rows, first)
+        return Edge(made_at(values, ticks, counts), node.schema, is_strict=True)
+    points = longs(table.changes.column(FROM))
+    ticks = np.maximum(due.first_above(points), first)
+    rows = made_at(values, ticks, counts)
+    born = np.where((counts > 0) & (points >= ticks - due.step), points, ticks - 1)
+    rows = rows.set_column(rows.column_names.index(TS), TS, pa.array(born))
+    return Edge(netted(rows, [column.sql for column in node.schema]), node.schema, is_strict=True)
 
 
 def renamed(node: TableScan, rows: pa.Table) -> pa.Table:

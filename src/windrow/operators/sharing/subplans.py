@@ -17,8 +17,9 @@ from typing import TypeVar
 from windrow.operators.layouts.parts import StatePart
 from windrow.operators.layouts.steps import StateTable
 from windrow.operators.sharing.same_state import is_same
-from windrow.operators.state import PlanState
+from windrow.operators.state import PlanState, relaid
 from windrow.operators.tables.edges import Edge
+from windrow.plan.algebra.nodes import ContinuousPlan
 
 SMALL_STATE_ROWS = 1_000
 """State of at most so many rows is compared at every batch."""
@@ -126,6 +127,16 @@ class CompactedOnce:
 
     def __init__(self) -> None:
         self._made: dict[int, tuple[StateTable, list[StatePart]]] = {}
+        self._relaid: dict[int, tuple[StateTable, StateTable]] = {}
+
+    def relaid(self, plan: ContinuousPlan, state: PlanState) -> PlanState:
+        """The state with its tables in the layouts that suit what leaves them. Its parts must be written anew."""
+        if state.ticked is None:
+            return state
+        for path, table in state.tables.items():
+            if id(table) not in self._relaid:
+                self._relaid[id(table)] = (table, relaid(plan, path, table, state.ticked))
+        return replace(state, tables={path: self._relaid[id(table)][1] for path, table in state.tables.items()})
 
     def parts(self, state: PlanState) -> list[StatePart]:
         if state.ticked is None:

@@ -21,8 +21,9 @@ from sqlglot import exp
 from windrow.operators.group_by import CELLS
 from windrow.operators.negation.rows_window import COUNTED
 from windrow.operators.negation.set_operation import LEAVING
-from windrow.operators.scan import table_of, window_of
-from windrow.operators.state import OUTPUT, ROOT, has_ends, is_strict, reads_live_rows
+from windrow.operators.scan import window_of
+from windrow.operators.state import OUTPUT, ROOT, has_ends, is_direct, is_strict, reads_live_rows
+from windrow.operators.strategies.direct_distinct import CAME
 from windrow.operators.strict.distinct import LIVE
 from windrow.operators.strict.group_by import ROWS
 from windrow.operators.tables.memo import by_identity
@@ -31,6 +32,7 @@ from windrow.operators.top_rows import SHOWN
 from windrow.plan.algebra.nodes import (
     ContinuousPlan,
     Distinct,
+    Expiring,
     Filter,
     GroupBy,
     Join,
@@ -51,6 +53,7 @@ from windrow.plan.algebra.nodes import (
     TopRows,
     ToStream,
     Window,
+    WindowExpiry,
     walk,
 )
 from windrow.synopses.cells.buckets import BUCKETS, buckets_of
@@ -225,13 +228,17 @@ class _Cutter:
             self.exactly(node.input, f"{path}.0", ())
             found = ()
             self.keep(path + COUNTED, path, found, ())
-        elif isinstance(node, OutputWindow):
+        elif isinstance(node, OutputWindow | WindowExpiry):
             found = self.spread(node.input, f"{path}.0", hint)
+            if isinstance(node, WindowExpiry) and node.how is Expiring.DIRECT:
+                return found
         else:
             found = self._by_value(node, path, hint)
         self.keep(path, path, found, node.schema)
         if isinstance(node, Distinct) and is_strict(node) and has_ends(node.input):
             self.keep(path + LIVE, path, found, node.schema)
+        elif isinstance(node, Distinct) and is_direct(node):
+            self.keep(path + CAME, path, found, node.schema)
         return found
 
     def _by_value(self, node: Distinct | ToStream, path: str, hint: Names | None) -> Spread:
@@ -308,21 +315,13 @@ class _Cutter:
         return tuple(frozenset([node.keys[k][side].name]) for k in chosen)
 
     def _nrr_join(self, node: NrrJoin, path: str, hint: Names | None) -> Spread:
-        """Every task reads all of a table that statements change, so the input may be anywhere. The rows of a table
-        that a stream feeds are kept where its keys are."""
+        """Every task reads all of the table, so the input may be anywhere."""
         own = {column.sql for column in node.input.schema}
-        if table_of(node.table) is not None:
-            below, table = f"{path}.1", node.table
-            while isinstance(table, Filter | Project):
-                below, table = f"{below}.0", table.input
-            self.scans[below] = None
-            return self.spread(node.input, f"{path}.0", hint if hint is not None and own.issuperset(hint) else None)
-        chosen = [k for k in range(len(node.keys)) if _is_usable(node, k)]
-        for i, one in enumerate(node.inputs):
-            self.exactly(one, f"{path}.{i}", tuple(node.keys[k][i].name for k in chosen))
-        kept = tuple(node.keys[k][1].name for k in chosen)
-        self.owners[f"{path}.1/old"], self.cuts[f"{path}.1/old"] = path, kept
-        return tuple(frozenset([node.keys[k][0].name]) for k in chosen)
+        below, table = f"{path}.1", node.table
+        while isinstance(table, Filter | Project):
+            below, table = f"{below}.0", table.input
+        self.scans[below] = None
+        return self.spread(node.input, f"{path}.0", hint if hint is not None and own.issuperset(hint) else None)
 
     def _group_by(self, node: GroupBy, path: str, hint: Names | None) -> Spread:
         keys = _hashable(node.keys)
@@ -350,7 +349,7 @@ def _places(node: Node, found: Spread) -> list[frozenset[int]] | None:
     return [frozenset(at for at, column in enumerate(node.schema) if column.sql in key) for key in found]
 
 
-def _is_usable(node: Join | SemiJoin | OuterJoin | NrrJoin, k: int) -> bool:
+def _is_usable(node: Join | SemiJoin | OuterJoin, k: int) -> bool:
     """Whether rows can be placed by the k-th key: it is a column of every input, and of a window if the join reads the
     window's store, which cannot be exchanged."""
     for one, key in zip(node.inputs, node.keys[k], strict=True):

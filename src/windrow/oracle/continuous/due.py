@@ -39,15 +39,16 @@ def due_of(
 ) -> DueRange | None:
     """The ticks that the plan has processed after the events of the log; None if none.
 
-    `log` has the stream of each event, `axes` the window attributes of each stream, and `points` the points of its
-    tuples. At the end of all input a plan goes on to the first tick above `beyond`, if that is given.
+    `log` has the stream of each event. `admitted` has the streams of the plan, and those that feed its tables; `axes`
+    the window attributes of each, and `points` the points of its tuples. At the end of all input a plan goes on to the
+    first tick above `beyond`, if that is given.
     """
     every = [point for name in plan.streams for point in points[name]]
     if not every:
         return None
     reached = reached_after(plan, log, admitted, axes)
-    if all(admitted[name].ended for name in plan.streams):
-        least_end = plan.first_above(max(every))
+    if all(one.ended for one in admitted.values()):
+        least_end = plan.first_above(max(point for some in points.values() for point in some))
         reached.append(least_end if beyond is None else max(least_end, plan.floor(beyond)))
     first, last = plan.first_above(min(every)), max(reached)
     before = max(reached[: plan.created + 1])
@@ -59,7 +60,7 @@ def reached_after(
     plan: StandingPlan, log: Sequence[str], admitted: Mapping[str, Admitted], axes: Mapping[str, set[str]]
 ) -> list[int]:
     """The last due tick before the first event and after each event; −INFINITE: none is."""
-    events = dict.fromkeys(plan.streams, 0)
+    events = dict.fromkeys(admitted, 0)
     found = [-INFINITE]
     for name in log:
         if name in events:

@@ -123,7 +123,8 @@ class Evaluation:
 
     def candidates(self) -> set[int]:
         """All ticks at which the relation may change."""
-        changed = {one.first for versions in self.tables.values() for one in versions if one.first > -INFINITE}
+        shown = [versions for name, versions in self.tables.items() if name not in self.nrrs]
+        changed = {one.first for versions in shown for one in versions if one.first > -INFINITE}
         return {*changed, *(self.plan.first_above(point) for point in self._points(self.plan.query, {}))}
 
     def _points(self, query: exp.Expr, outer: Scope) -> set[int]:

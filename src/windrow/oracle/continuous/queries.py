@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from windrow.cql.statements import CreateQuery, CreateStream
+from windrow.cql.statements import CreateQuery, CreateStream, CreateTable
 from windrow.errors import CatalogError
-from windrow.oracle.admission import Admitted
+from windrow.oracle.admission import Admitted, column_named
+from windrow.oracle.continuous.changelogs import Fed, fed
 from windrow.oracle.continuous.due import DueRange, due_of, reached_after
 from windrow.oracle.continuous.evaluation import (
     Answer,
@@ -20,7 +21,7 @@ from windrow.oracle.continuous.evaluation import (
 )
 from windrow.oracle.continuous.plan import StandingPlan, axis_of, plan_of
 from windrow.oracle.continuous.reading import all_sources
-from windrow.oracle.continuous.tables import TableHistory
+from windrow.oracle.continuous.tables import EffectiveVersion, TableHistory
 
 Since = Mapping[str, int | None]
 
@@ -138,7 +139,18 @@ class ContinuousQueries:
         plan = made.plan
         admitted, axes = self._admitted(plan)
         ends = made.slide_ends() if plan.periodic else set()
-        return due_of(plan, self._log, admitted, axes, made.points(), max(ends, default=None))
+        points = made.points()
+        for name in admitted.keys() - points.keys():
+            points[name] = self._points(name)
+        return due_of(plan, self._log, admitted, axes, points, max(ends, default=None))
+
+    def _points(self, name: str) -> list[int]:
+        """The points of all tuples of a stream, on its default attribute."""
+        statement = self._statement_of(name)
+        assert statement.timestamp_by is not None
+        return [
+            point for _, point, _ in self._history(name, None).pointed(column_named(statement, statement.timestamp_by))
+        ]
 
     def _admitted(self, plan: StandingPlan) -> tuple[dict[str, Admitted], dict[str, set[str]]]:
         """The replayed history of its streams, and their window attributes."""
@@ -146,15 +158,41 @@ class ContinuousQueries:
         for source in stream_sources(plan.query):
             assert source.stream is not None and source.window is not None
             axes[source.stream.lower()].add(axis_of(source.window, self._statement_of(source.stream)))
-        return {name: self._replay(name) for name in plan.streams}, axes
+        for table in self._named_tables(plan):
+            if table.statement.stream is not None:
+                stream = self._statement_of(table.statement.stream)
+                assert stream.timestamp_by is not None
+                axes.setdefault(stream.name.lower(), set()).add(column_named(stream, stream.timestamp_by))
+        return {name: self._replay(name) for name in axes}, axes
+
+    def _named_tables(self, plan: StandingPlan) -> list[TableHistory]:
+        named = {one.table.lower() for one in all_sources(plan.query) if one.table is not None}
+        return [self._tables[name] for name in sorted(named)]
+
+    def _history(self, name: str, since: int | None) -> StreamHistory:
+        rows = [one.row for one in self._replay(name).arrivals if not one.late]
+        return StreamHistory(self._statement_of(name), rows, since)
+
+    def create_table(self, statement: CreateTable) -> TableHistory:
+        """A new table. One that a stream feeds counts tuples above those that the stream has."""
+        points = [] if statement.stream is None else self._points(statement.stream.lower())
+        return TableHistory(statement, since=max(points) + 1 if points else None)
+
+    def fed(self, table: TableHistory) -> Fed:
+        """What its stream has made of a table."""
+        assert table.statement.stream is not None
+        history = self._history(table.statement.stream.lower(), None)
+        return fed(self._spark, table.statement, history.statement, history.rows, table.since)
 
     def _evaluation(self, plan: StandingPlan, most: int) -> Evaluation:
-        histories = {}
-        for name in plan.streams:
-            rows = [one.row for one in self._replay(name).arrivals if not one.late]
-            histories[name] = StreamHistory(self._statement_of(name), rows, plan.since.get(name))
-        named = {one.table.lower() for one in all_sources(plan.query) if one.table is not None}
+        histories = {name: self._history(name, plan.since.get(name)) for name in plan.streams}
+        named = {table.statement.name.lower(): table for table in self._named_tables(plan)}
         reached = reached_after(plan, self._log, *self._admitted(plan)) if named else []
-        tables = {name: self._tables[name].effective(reached, plan.step) for name in named}
-        nrrs = frozenset(name for name in named if not self._tables[name].statement.retroactive)
+        tables = {name: self._effective(table, plan, reached) for name, table in named.items()}
+        nrrs = frozenset(name for name, table in named.items() if not table.statement.retroactive)
         return Evaluation(self._spark, plan, histories, most, tables, nrrs)
+
+    def _effective(self, table: TableHistory, plan: StandingPlan, reached: Sequence[int]) -> list[EffectiveVersion]:
+        if table.statement.stream is None:
+            return table.effective(reached, plan.step)
+        return self.fed(table).effective(plan, table.rows, is_exact=not table.statement.retroactive)

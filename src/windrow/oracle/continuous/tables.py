@@ -36,6 +36,8 @@ class TableHistory:
 
     statement: CreateTable
     versions: list[tuple[int, pa.Table]] = field(default_factory=list)
+    since: int | None = None
+    """Of a table that a stream feeds: the least point of its tuples that counts; None: all do."""
 
     @property
     def types(self) -> dict[str, SqlType]:

@@ -447,6 +447,34 @@ class OutputWindow:
         return (self.input,)
 
 
+class Expiring(Enum):
+    """How operators learn that a row of a window has expired, where a whole plan is run one way."""
+
+    NEGATIVE = "negative"
+    DIRECT = "direct"
+
+
+@dataclass(frozen=True)
+class WindowExpiry:
+    """Stands above a window in a plan that is run one way (Golab's dissertation, section 2.3.3).
+
+    NEGATIVE: a row that expires is withdrawn by a negative tuple, and no row says when it ends. DIRECT: rows go on as
+    they are, and the operators above find the expired ones by scanning what they keep. Without this node operators do
+    what suits the update pattern of each edge.
+    """
+
+    input: Node
+    how: Expiring
+
+    @property
+    def schema(self) -> tuple[PlanColumn, ...]:
+        return self.input.schema
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+
 @dataclass(frozen=True)
 class OutputRows:
     """A count-based window over the output of a sub-query, which is MONOTONIC: the last `size` results born below the
@@ -550,6 +578,7 @@ Node = (
     | Distinct
     | GroupBy
     | OutputWindow
+    | WindowExpiry
     | OutputRows
     | ToStream
     | TopRows

@@ -18,6 +18,7 @@ from windrow.plan.continuous.inputs import Columns, names_of, node_of
 from windrow.plan.continuous.selects import bind_inner_select, bind_select
 from windrow.plan.continuous.shape import around, shaped
 from windrow.plan.continuous.streams.nested import unnested
+from windrow.plan.continuous.subqueries.alternatives import with_alternatives
 
 
 def bind_continuous(
@@ -46,6 +47,8 @@ def bind_continuous(
 
 def _bind(query: exp.Expr, context: BindContext) -> BoundQuery:
     """Bind a query without WITH."""
+    if isinstance(query, exp.Select):
+        query = with_alternatives(query)
     if isinstance(query, exp.SetOperation):
         return bind_set_operation(query, context)
     assert isinstance(query, exp.Select)

@@ -101,8 +101,6 @@ class StreamInput:
     view: StreamView
     columns: Columns
     predicates: list[str] = field(default_factory=list)
-    nrr: str | None = None
-    """The name of the table that is NON RETROACTIVE and that the stream feeds, if it is one."""
     _made: dict[str, StreamColumn] = field(default_factory=dict)
     _types: dict[str, SqlType] = field(default_factory=dict)
 

@@ -15,7 +15,7 @@ from windrow.cql.final.types import Final, common_type
 from windrow.errors import BindError
 from windrow.plan.algebra.nodes import Filter, Join, Node, OuterJoin, SemiJoin, columns_in
 from windrow.plan.continuous.expressions import Expressions, cast_to, conjuncts
-from windrow.plan.continuous.inputs import StreamInput, both
+from windrow.plan.continuous.inputs import PlanInput, StreamInput, both
 from windrow.plan.continuous.relations.nrr_joins import JoinStep, NrrJoins
 from windrow.plan.continuous.scope import inputs_in
 from windrow.plan.continuous.shape import JoinKind
@@ -172,7 +172,8 @@ class Joining:
         wanted = self.used | set(used)
         inputs = self._expressions.scope.inputs
         nodes = [one.node(wanted) for one in inputs]
-        nrrs = {i: one.nrr for i, one in enumerate(inputs) if one.nrr is not None}
+        found = {i: one.nrr for i, one in enumerate(inputs) if isinstance(one, PlanInput)}
+        nrrs = {i: name for i, name in found.items() if name is not None}
         if nrrs:
             return NrrJoins(self._steps, nodes, nrrs, _joined).node()
         whole = nodes[0]

@@ -11,7 +11,8 @@ from windrow.dataplane.sinks.ownership import Claim
 from windrow.engine.plans.due import TickGrid, due_upto, input_progress
 from windrow.engine.plans.query import ContinuousQuery
 from windrow.engine.state import StreamState
-from windrow.errors import BindError, CatalogError, StateError
+from windrow.errors import BindError, CatalogError, StateError, UnsupportedError
+from windrow.optimizer.execution import UPA, execution_of
 from windrow.plan.algebra.nodes import ContinuousPlan
 from windrow.types import point_text
 
@@ -24,7 +25,13 @@ def anew(name: str) -> str:
 
 
 def refuse_other_kind(old: ContinuousQuery, plan: ContinuousPlan) -> None:
-    """Raise if the new query answers in another way than the old one."""
+    """Raise if the new query answers in another way than the old one, or if either is run by a strategy whose state
+    cannot be carried over."""
+    if {execution_of(old.plan), execution_of(plan)} != {UPA}:
+        raise UnsupportedError(
+            f"query '{old.name}' cannot be replaced: only state of execution = 'upa' is carried over to another query",
+            remedy=f"{anew(old.name)}.",
+        )
     if old.plan.periodic != plan.periodic:
         raise other_kind(old.name, old.plan.periodic, plan.periodic)
     if old.plan.point != plan.point:

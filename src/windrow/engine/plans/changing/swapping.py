@@ -69,7 +69,6 @@ class PlanSwaps:
         self._delivery.publish(old)
         seq, told = old.progress.seq + 1, self._reported(old, new, taken)
         staged = self._send(old, new, told, taken.ticked, seq)
-        crash_point("plan-swap-staged")
         tick = PlanTick(
             new.id,
             taken.ticked,
@@ -80,15 +79,15 @@ class PlanSwaps:
             covered=taken.covered,
             staged=staged,
         )
-        uses, effects = list[StoreUse](), {} if taken.ticked is None else new.effects_now
+        uses, effects = list[StoreUse](), {} if taken.ticked is None else new.effects_at(taken.ticked)
 
         def along() -> None:
             moved = self._stores.move(new.id, [use.reader for use in old.uses], taken.readers)
             windows = zip(new.plan.windows, moved, strict=True)
             uses.extend(replace(use, predicate=kept_columns(window)[1]) for window, use in windows)
             self._tables.unread_by(new.id)
-            for one in new.effects_now:
-                self._tables.read_by(new.id, one, effects.get(one, -1), taken.ticked)
+            for table in {use.table.id: use.table for use in new.tables}.values():
+                self._tables.read_by(new.id, table, effects.get(table.id), taken.ticked)
             self._commits.changed(new.id, statement, saved, new.plan.streams)
             crash_point("plan-swapping")
 

@@ -89,7 +89,7 @@ class Takeovers:
         assert found is not None
         readers = [one for one, _ in found]
         rows = {i: self._rows(plan, i, use, ticked) for i, (_, use) in enumerate(found) if i not in carried.windows}
-        relations, explicit = {use.path: use.rows({}) for use in new.tables}, new.choices.explicit_expiry
+        relations, explicit = {use.path: use.rows_at(ticked) for use in new.tables}, new.choices.explicit_expiry
         made = rebuild(plan, carried, rows, ticked, self._kernel, explicit, relations)
         covered = self._covered(query, plan, carried, rows, ticked) if plan.periodic else None
         return PlanTakeover(plan, ticked, carried, made, tuple(readers), covered)
@@ -103,7 +103,7 @@ class Takeovers:
         state = query.version.state
         if query.home != DRIVER:
             state = restored(query, self._commits, ticked)
-        changed = query.effects_now != query.progress.effects
+        changed = query.effects_at(ticked) != query.progress.effects
         return carry(query.plan, cast(PlanState, state), plan, ticked, answer_of(query), changed)
 
     def _rows(self, plan: ContinuousPlan, i: int, source: StoreUse | None, ticked: int) -> pa.Table:

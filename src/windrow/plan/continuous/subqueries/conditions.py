@@ -1,7 +1,7 @@
 """Take WHERE apart: conditions of rows, and EXISTS and IN with a sub-query, each of which is a semi-join.
 
-A semi-join keeps or drops whole rows, so these stand alone or under AND. NOT goes inward by De Morgan's laws, which
-hold in SQL's logic of three values.
+A semi-join keeps or drops whole rows, so these stand alone or under AND; `alternatives.py` has taken OR apart before.
+NOT goes inward by De Morgan's laws, which hold in SQL's logic of three values.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def conditions_of(where: exp.Expr, text: str, negated: bool = False) -> list[Row
     if isinstance(tree, exp.Connector):
         under = "NOT (… AND …), which is an OR" if negated else "OR"
         raise UnsupportedError(
-            f"{what} stands alone or under AND, not under {under}",
+            f"{what} under {under} stands in a plain SELECT, and all but one of those under OR are EXISTS",
             place=around(found, text),
             remedy="Write two queries; or a UNION ALL of two: SELECT … WHERE a UNION ALL "
             f"SELECT … WHERE (a) IS NOT TRUE AND {what.replace('EXISTS', 'EXISTS (…)')}.",

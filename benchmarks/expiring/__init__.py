@@ -1,0 +1,1 @@
+"""The parts of `update_patterns.py`."""
