@@ -18,6 +18,7 @@ from windrow.plan.algebra.nodes import (
     NrrJoin,
     OutputWindow,
     StreamWindow,
+    Window,
     WindowExpiry,
     walk,
 )
@@ -83,6 +84,11 @@ def _refuse_direct(one: Annotated) -> None:
             "execution = 'direct' finds expired rows by their exp, and rows of this query may be withdrawn before it: "
             f"{one.why}",
             remedy=f"{_REMEDY} Or SET execution = 'negative'.",
+        )
+    if isinstance(one.node, NrrJoin) and any(isinstance(below, Window) for below in walk(one.node.table)):
+        raise UnsupportedError(
+            "execution = 'direct' cannot run a join with a table that a stream feeds, whose rows are replaced",
+            remedy=_REMEDY,
         )
     # The rows of a table are looked up, and never expire.
     for below in one.inputs[:1] if isinstance(one.node, NrrJoin) else one.inputs:
