@@ -20,7 +20,7 @@ from windrow.operators.advance import advance
 from windrow.operators.carrying.carrying import CarriedState, carry, rebuild
 from windrow.operators.carrying.difference import difference
 from windrow.operators.carrying.matching import same_subplans
-from windrow.operators.changes import AT, changes_schema
+from windrow.operators.changes import AT, changes_schema, in_order
 from windrow.operators.changes import stored as stored_changes
 from windrow.operators.state import PlanState, compacted, has_internal, restore
 from windrow.operators.ticks import DueTicks
@@ -124,7 +124,7 @@ def check_from(new: ContinuousPlan, rows: Any, state: PlanState, answer: pa.Tabl
     for before, upto in ((TICKED, TICKED + 2), (TICKED + 2, LAST)):
         due = DueTicks(before, upto, new.step)
         done = advance(new, state, inputs_of(new, tables, due), due, KERNEL)
-        state, changes = restore(new, compacted(done.state), upto), [*changes, done.changes]
+        state, changes = restore(new, compacted(done.state), upto), [*changes, in_order([done.changes])]
     made = pa.concat_tables(changes)
     if answer is None:
         alone = run(new, history_of(new, rows), [start, TICKED, LAST]).all_changes
