@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from windrow.operators.changes import AT, BORN, END, HEAD, OP
+from windrow.operators.changes import AT, BORN, END, HEAD, OP, in_order
 from windrow.operators.tables.rows import longs, numbered, taken
 from windrow.operators.ticks import NEVER
 from windrow.synopses.cells.arrays import Mask, place_in_run
@@ -18,7 +18,7 @@ def difference(old: pa.Table, new: pa.Table, tick: int) -> pa.Table:
     comes. A row that the tick does not see is neither."""
     old, new = lasting(old, tick), lasting(new, tick)
     kept = _met(old, new)
-    return pa.concat_tables([withdrawn(taken(old, ~kept[0]), tick), came(taken(new, ~kept[1]), tick)])
+    return in_order([withdrawn(taken(old, ~kept[0]), tick), came(taken(new, ~kept[1]), tick)])
 
 
 def lasting(rows: pa.Table, tick: int) -> pa.Table:
