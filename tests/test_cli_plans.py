@@ -118,7 +118,7 @@ def test_run_prints_the_view(script: Callable[[str], Path], tmp_path: Path, spar
     assert "| query  | ticks | rows | state  |" in done.stdout and "windows answered" not in done.stdout
     found = json.loads(cli("status", "--state", state, "--json").stdout)["continuous_queries"]
     wanted = {"name": "bought", "streams": ["orders", "clicks"], "changes": 4, "ticked": "2026-01-01 00:00:41"}
-    assert found == [{**wanted, "error": None}]
+    assert found == [{**wanted, "error": None, "is_paused": False}]
     assert "| bought           | orders, clicks |       4 |" in cli("status", "--state", state).stdout
     again = cli("run", path, "--until-available", "--state", state)
     assert "query bought: kept, it exists with the same text" in again.stderr

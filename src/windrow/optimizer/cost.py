@@ -45,6 +45,7 @@ from windrow.plan.algebra.nodes import (
     TableScan,
     TopRows,
     ToStream,
+    WindowExpiry,
 )
 
 SCAN = 0.02
@@ -185,6 +186,7 @@ STARTING_MS: dict[type[Node], float] = {
     GroupBy: 3.5,
     OutputWindow: 0.1,
     OutputRows: 1.7,
+    WindowExpiry: 0.1,
     ToStream: 2.0,
     TopRows: 5.5,
 }
@@ -339,6 +341,7 @@ COSTS: dict[type[Node], Callable[[_Operator], OperatorCost]] = {
     GroupBy: _group_by,
     OutputWindow: _output_window,
     OutputRows: _rows_window,
+    WindowExpiry: _per_row,
     ToStream: _to_stream,
     TopRows: _top_rows,
 }

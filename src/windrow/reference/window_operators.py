@@ -220,7 +220,7 @@ class WindowOperators:
             mine = {id(window) for window in plan.windows}
             pairs = zip(self.plan.windows, self.history, strict=True)
             history = [rows for window, rows in pairs if id(window) in mine]
-            self._below[id(node)] = WindowOperators(plan, history, self.first, node.restores)
+            self._below[id(node)] = WindowOperators(plan, history, self.first, node.restores, self.table)
         return self._below[id(node)]
 
     def shown(self, tick: int) -> list[Values]:

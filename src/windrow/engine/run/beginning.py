@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from windrow.catalog.lock import StateLock
+from windrow.catalog.saved_settings import saved_settings
 from windrow.catalog.store import Catalog
 from windrow.dataplane.session import close_session, open_session
 from windrow.logs import quieten_py4j
@@ -86,8 +87,7 @@ class _StartingSession:
 
 def _settings(catalog: Catalog, given: Mapping[str, Any]) -> Settings:
     """The stored settings, overridden by those given to `open`."""
-    stored = catalog.rows("SELECT name, value FROM settings")
-    settings = Settings({row["name"]: parse_value(row["name"], row["value"]) for row in stored})
+    settings = Settings({name: parse_value(name, text) for name, text in saved_settings(catalog).items()})
     for name, value in given.items():
         settings = settings.with_text(name, str(value))
     return settings

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from sqlite3 import Row
 
 from windrow.catalog.definitions import StreamDef
+from windrow.catalog.saved_settings import saved_settings
 from windrow.catalog.store import Catalog
 from windrow.cql.printer import to_text
 from windrow.crash import crash_point
@@ -113,7 +114,7 @@ class CatalogEntries:
 
     def settings(self) -> dict[str, str]:
         """The stored settings, as text."""
-        return {row["name"]: row["value"] for row in self._catalog.rows("SELECT name, value FROM settings")}
+        return saved_settings(self._catalog)
 
     def save_setting(self, name: str, text: str) -> None:
         with self._catalog.transaction() as tx:
