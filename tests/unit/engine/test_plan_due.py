@@ -20,7 +20,17 @@ from windrow.engine.plans.due import (
 )
 from windrow.engine.plans.query import counts_ticks
 from windrow.operators.ticks import DueTicks
-from windrow.plan.algebra.nodes import Lifetime, OutputRows, OutputWindow, Streaming, ToStream
+from windrow.plan.algebra.nodes import (
+    Lifetime,
+    OutputRows,
+    OutputWindow,
+    PlanColumn,
+    SemiJoin,
+    Streaming,
+    TableColumn,
+    TableScan,
+    ToStream,
+)
 from windrow.types import POINT_MAX
 
 GRID = TickGrid(5)
@@ -119,6 +129,12 @@ def test_all_gap() -> None:
 )
 def test_complete_from(select: str, first: int | None) -> None:
     assert complete_from(bind(select), [100]) == first
+
+
+def test_complete_from_beside_a_table() -> None:
+    plan = bind("SELECT k FROM n [RANGE 10]")
+    table = TableScan("t", (TableColumn(PlanColumn(99, "k", INT), "k"),))
+    assert complete_from(replace(plan, root=SemiJoin(plan.root, table)), [100]) == 110
 
 
 def test_complete_from_of_a_join() -> None:

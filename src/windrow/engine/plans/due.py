@@ -126,7 +126,8 @@ def _complete_from(node: Node, since: Mapping[int, int | None], step: int) -> fl
     if isinstance(node, Window):
         seen, length = since[id(node)], reach(node)
         return -math.inf if seen is None else math.inf if length is None else seen + length
-    below = max(_complete_from(one, since, step) for one in node.inputs)
+    # A table, which has no inputs, is always whole.
+    below = max((_complete_from(one, since, step) for one in node.inputs), default=-math.inf)
     if isinstance(node, ToStream):  # two answers tell what came or went
         return below if node.kind is Streaming.RSTREAM else below + step
     if isinstance(node, OutputRows) and below > -math.inf:  # an early result stays until enough others have come
