@@ -91,7 +91,7 @@ def in_windrow(base: Path, sizes: Sizes, kind: str) -> Measured:
     assert set(changes.column("op").unique().to_pylist()) == {"+"}
     found, wanted = sums_of(changes.drop_columns(["ts", "exp"])), expected(sizes, range(last + 3))
     assert found == wanted, (found, wanted)
-    home = run.home(query)
+    home, is_bucketed = run.home(query), run.wr._engine.tables.table("t").base.is_bucketed
     run.close()
     return {
         "seconds": seconds,
@@ -100,6 +100,7 @@ def in_windrow(base: Path, sizes: Sizes, kind: str) -> Measured:
         "end_to_end_s": median(timed, "whole_s"),
         "loading_s": loading_s,
         "home": home,
+        "kept": "bucketed" if is_bucketed else "broadcast",
     }
 
 
@@ -168,9 +169,8 @@ def main() -> None:
     print(f"\n{'side':<14}{'tuples/s':>12}{'end to end':>14}{'of Spark':>12}")
     for name, one in found.items():
         ratio = one["tuples_per_s"] / found[best]["tuples_per_s"]
-        print(
-            f"{name:<14}{one['tuples_per_s']:>12,.0f}{one['end_to_end_s']:>12.2f} s{ratio:>12.2f}  {one.get('home', '')}"
-        )
+        how = f"  in the {one['home']}, the table {one['kept']}" if "home" in one else ""
+        print(f"{name:<14}{one['tuples_per_s']:>12,.0f}{one['end_to_end_s']:>12.2f} s{ratio:>12.2f}{how}")
     ratios = {
         f"{name}_over_spark": round(found[name]["tuples_per_s"] / found[best]["tuples_per_s"], 3)
         for name in ("lookups", "retroactive")

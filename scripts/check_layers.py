@@ -54,6 +54,7 @@ SUBROOMS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("parser", "printer", "final", "bounds"),
     ),
     "optimizer": (
+        ("samples",),
         ("synopsis_kinds", "facts", "join_order", "common_join", "common_subplan", "execution"),
         ("candidates", "shapes", "negation_moves", "drift"),
         ("sharing", "estimates"),

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -257,6 +258,7 @@ def joined(ticked: bool) -> Joined:
 def test_progress_of_continuous_queries() -> None:
     flow = Flow(rows=10, rows_per_s=5, answers=0, dead_letters=0, frontier=None, changes=7, ticks=3)
     assert flow.line() == "5 rows/s  ·  10 rows  ·  7 changes in 3 ticks"
+    assert replace(flow, changes=1, ticks=1).line() == "5 rows/s  ·  10 rows  ·  1 change in 1 tick"
 
 
 def test_demo_screen() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import threading
 import time
@@ -23,6 +24,12 @@ from windrow.explain.tree import ExplainedPlan, PlanBox
 from windrow.result import Plan
 
 JOIN = "SELECT o.customer, o.amount, c.page FROM orders [RANGE 1 MINUTE] o JOIN clicks [RANGE 30 SECONDS] c ON o.customer = c.customer"
+MORE = """
+CREATE TABLE names (customer STRING PRIMARY KEY, name STRING);
+INSERT INTO names VALUES ('ann', 'Ann'), ('bob', 'Bob');
+CREATE STREAM big AS SELECT ISTREAM(customer, amount) FROM orders [RANGE 1 MINUTE] WHERE amount > 6;
+CREATE QUERY dear AS SELECT n.name, b.amount AS a FROM big [RANGE 1 MINUTE] b JOIN names n ON b.customer = n.customer;
+"""
 
 
 def cli(*arguments: str | Path) -> Any:
@@ -110,18 +117,37 @@ def test_explain_draws_all_queries_of_a_script(script: Callable[[str], Path], tm
 
 @pytest.mark.slow
 def test_run_prints_the_view(script: Callable[[str], Path], tmp_path: Path, spark: Any) -> None:
-    path, state = script(f"CREATE QUERY bought AS {JOIN};"), tmp_path / "state"
+    """Twice, on one state: the script has everything that a script may create."""
+    path, state = script(f"CREATE QUERY bought AS {JOIN};" + MORE), tmp_path / "state"
     done = cli("run", path, "--until-available", "--state", state)
     assert done.exit_code == 0, done.stderr
     assert "bought: 4 changes; the view at 2026-01-01 00:00:41 has 3 rows" in done.stdout
     assert "| ann      |      5 | shop |" in done.stdout
     assert "| query  | ticks | rows | state  |" in done.stdout and "windows answered" not in done.stdout
-    found = json.loads(cli("status", "--state", state, "--json").stdout)["continuous_queries"]
+    assert "| Ann  |  10 |" in done.stdout and "| Bob  |   7 |" in done.stdout
+    assert "2 rows inserted into names\n" in done.stderr
+    found = json.loads(cli("status", "--state", state, "--json").stdout)
     wanted = {"name": "bought", "streams": ["orders", "clicks"], "changes": 4, "ticked": "2026-01-01 00:00:41"}
-    assert found == [{**wanted, "error": None, "is_paused": False}]
-    assert "| bought           | orders, clicks |       4 |" in cli("status", "--state", state).stdout
+    assert found["continuous_queries"][0] == {**wanted, "error": None, "is_paused": False}
+    assert found["tables"] == [{"name": "names", "is_retroactive": True, "stream": None, "changes": 1}]
     again = cli("run", path, "--until-available", "--state", state)
-    assert "query bought: kept, it exists with the same text" in again.stderr
+    assert again.exit_code == 0, again.stderr
+    for kept in ("query bought", "query dear", "stream big", "table names"):
+        assert f"{kept}: kept, it exists with the same text" in again.stderr
+    assert "0 rows inserted into names; 2 rows kept, there already with the same values" in again.stderr
+    assert again.stdout.partition("In this run")[0] == done.stdout.partition("In this run")[0]
+    status = cli("status", "--state", state).stdout
+    assert "| bought           | orders, clicks |       4 |" in status
+    assert "| names | retroactive | statements |       1 |" in status
+    assert re.search(r"^\| orders +\|.* ago +\|", status, re.M), "a run without input keeps the time of the last commit"
+    for old, new, says in (
+        ("'Bob'", "'Rob'", "the key customer = bob of table 'names' exists already"),
+        ("name STRING)", "name STRING, n INT)", "table 'names' exists with another text"),
+        ("amount > 6", "amount > 8", "stream 'big' exists with another text"),
+    ):
+        other = script(f"CREATE QUERY bought AS {JOIN};" + MORE.replace(old, new))
+        refused = cli("run", other, "--until-available", "--state", state)
+        assert (refused.exit_code, says in refused.stderr) == (1, True), refused.stderr
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ CQL = Path(__file__).parent / "cql"
 PATHS = [path for path in sorted(CQL.rglob("*.test")) if HAS_SKETCHES or path.parent.name != "approximate"]
 FILES = [pytest.param(path, id=str(path.relative_to(CQL).with_suffix(""))) for path in PATHS]
 HOLISTIC = [pytest.param(path, id=path.stem) for path in PATHS if path.parent.name == "holistic"]
+TABLES = [pytest.param(path, id=path.stem) for path in PATHS if path.stem.startswith("tables_")]
 RANKED = [pytest.param(path, id=path.stem) for path in PATHS if path.stem.startswith("partitioned")]
 
 
@@ -74,6 +75,15 @@ def test_engine_under_the_matrix(path: Path, variation: Variation, spark: Any, t
 def test_partitioned_windows_in_both_homes(path: Path, mode: str, spark: Any, tmp_path: Path) -> None:
     """Ranks continue across micro-batches differently in each home; the sample of the matrix may omit one."""
     run_on_engine(read_test_file(path), spark, tmp_path / "state", Variation(partitions=2, preaggregate=mode))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("home", "restart"), [("driver", False), ("spark", True)])
+@pytest.mark.parametrize("path", TABLES)
+def test_tables_in_bucketed_blocks(path: Path, home: str, restart: bool, spark: Any, tmp_path: Path) -> None:
+    """Only large tables are in bucketed blocks unless the settings force it."""
+    variation = Variation(partitions=2, plan_home=home, restart=restart, tables="bucketed")
+    run_on_engine(read_test_file(path), spark, tmp_path / "state", variation)
 
 
 @pytest.mark.slow

@@ -32,7 +32,7 @@ from windrow.operators.tables.edges import COUNT, Edge
 from windrow.operators.tables.kernel import Kernel
 from windrow.operators.tables.rows import appended, hashed, longs, taken
 from windrow.operators.ticks import EXP, DueTicks
-from windrow.optimizer.execution import DIRECT, NEGATIVE, UPA, executed
+from windrow.optimizer.execution import DIRECT, NEGATIVE, UPA
 from windrow.plan.algebra.nodes import ContinuousPlan
 
 PER_TICK = 1_000
@@ -142,7 +142,7 @@ def measured(query: Query, trace: Trace, way: Way, ticks: int) -> dict[str, Any]
     """The kernel time per 1,000 tuples, in seconds, after the windows are full; the bytes kept; the answer."""
     plan_states.SHARE = way.partitions
     step = PER_TICK // len(query.links)
-    plan = executed(query.plan(trace.window, step), way.execution)
+    plan = query.plan(trace.window, step, way.execution, trace.facts)
     links, kernel = Links(plan, trace), Kernel()
     answer, state = Answer.of(plan, way.execution), PlanState()
     times, results = list[float](), list[int]()

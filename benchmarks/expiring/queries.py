@@ -9,6 +9,12 @@ from itertools import count
 from sqlglot import exp
 
 from expiring.trace import FTP, TELNET
+from windrow.optimizer.execution import UPA, executed
+from windrow.optimizer.facts import Facts
+from windrow.optimizer.rules.match_once import match_once
+from windrow.optimizer.rules.place_negation import place_negation
+from windrow.optimizer.rules.reuse_distinct import reuse_distinct
+from windrow.optimizer.shapes import shape_text
 from windrow.plan.algebra.nodes import (
     ContinuousPlan,
     Distinct,
@@ -92,8 +98,19 @@ class Query:
     text: str
     is_strict: bool = False
 
-    def plan(self, window: int, step: int) -> ContinuousPlan:
-        return ContinuousPlan(self.made(Making(window)), BIGINT, step)
+    def plan(self, window: int, step: int, execution: str, facts: Facts) -> ContinuousPlan:
+        """The plan for a strategy. UPA has the rules that only it can use: state of DISTINCT that a join reads, and one
+        row per value for negation. Where negation stands is given: both plans of Query 5 are measured."""
+        plan = ContinuousPlan(self.made(Making(window)), BIGINT, step)
+        for rule in (match_once, reuse_distinct) if execution == UPA else ():
+            plan, _ = rule(plan, facts)
+        return executed(plan, execution)
+
+    def chosen(self, window: int, step: int, facts: Facts) -> str:
+        """The shape of the plan that the optimizer chooses, and with "=" if it is the given one."""
+        plan = ContinuousPlan(self.made(Making(window)), BIGINT, step)
+        found, reason = place_negation(plan, facts)
+        return f"{'= ' if reason is None else ''}{shape_text(found.root)}"
 
 
 _JOINED = (

@@ -16,6 +16,10 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+
+from windrow.engine.kept.measured_facts import looked_at
+from windrow.optimizer.facts import Facts, StreamFacts
 
 SOURCES, DESTINATIONS, COMMON = 2_000, 10, 1_000
 FTP, TELNET, OTHER = 0, 1, 2
@@ -43,6 +47,17 @@ class Trace:
     def links(self) -> tuple[pa.Table, pa.Table, pa.Table]:
         """By link: the point, source, destination, protocol and length of each packet."""
         return self._link(0), self._link(1), self._link(2)
+
+    @cached_property
+    def facts(self) -> Facts:
+        """What the engine would measure of a window: rates, distinct values, shares of protocols, samples of values."""
+        found = {}
+        for i, rows in enumerate(self.links, 1):
+            window = rows.slice(0, self.window)
+            values = {name: window.column(name) for name in ("src", "dst", "length")}
+            passing = {f"protocol = {kind}": pc.equal(window.column("protocol"), kind) for kind in SHARES}
+            found[f"link{i}"] = looked_at({**values, **passing}, StreamFacts(1.0))
+        return found
 
     def _link(self, link: int) -> pa.Table:
         rng = np.random.default_rng([self.seed, self.window, link])

@@ -15,8 +15,11 @@ import numpy as np
 import pyarrow as pa
 
 from joining.data import SECOND_US, Load, checksum, expected_pairs, point
-from joining.running import Run, median
+from joining.running import Run, median, told
 from joining.sparks_own import SparkRun, session
+
+TIMED = 4
+"""So many ticks are shown one by one after the backlog."""
 
 LEFT = "SELECT a.k, a.v AS x, b.v AS y FROM a {w} LEFT JOIN b {w} ON a.k = b.k"
 LEFT_IN_SPARK = """
@@ -34,8 +37,8 @@ def in_windrow(base: Path, load: Load, ticks: int) -> dict[str, Any]:
     run.fill(range(warm - 4), load.span)
     run.steps(range(warm - 4, warm))
     seconds = run.backlog(range(warm, warm + ticks))
-    timed = run.steps(range(warm + ticks, warm + ticks + 8))
-    last, home = warm + ticks + 8, run.home(query)
+    timed = run.steps(range(warm + ticks, warm + ticks + TIMED))
+    last, home = warm + ticks + TIMED, run.home(query)
     changes = query.changes().arrow()
     matched = changes.filter(pa.compute.is_valid(changes.column("y")))
     assert set(matched.column("op").unique().to_pylist()) == {"+"}
@@ -126,11 +129,13 @@ def in_spark(base: Path, load: Load, ticks: int, store: str) -> dict[str, Any]:
     """As `in_windrow`."""
     run = LeftSparkRun(base, session(store), load)
     warm = load.span + 8
-    run.take(range(warm - 4), load.span)
-    run.take(range(warm - 4, warm))
+    filled = run.take(range(warm - 4), load.span)
+    warmed = run.take(range(warm - 4, warm))
+    told(f"  {store}: windows full after {filled:.0f} s, 4 ticks in {warmed:.0f} s")
     seconds = run.take(range(warm, warm + ticks))
-    timed = [run.take(range(tick, tick + 1)) for tick in range(warm + ticks, warm + ticks + 8)]
+    told(f"  {store}: {ticks} ticks in {seconds:.0f} s")
+    timed = [run.take(range(tick, tick + 1)) for tick in range(warm + ticks, warm + ticks + TIMED)]
     run.query.stop()
-    run.check(warm + ticks + 8)
+    run.check(warm + ticks + TIMED)
     rate = 2 * load.new * ticks / seconds
     return {"seconds": seconds, "tuples_per_s": rate, "end_to_end_s": float(np.median(timed))}

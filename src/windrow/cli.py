@@ -136,8 +136,9 @@ def run(
     """Execute a script, then run its streams until Ctrl-C.
 
     Answers of queries without INTO are printed.
-    The same script may be run again on the same state: streams and queries
-    that exist with the same text are kept, and the run goes on from there.
+    The same script may be run again on the same state: streams, tables and
+    queries that exist with the same text are kept, INSERT leaves out rows that
+    are there already, and the run goes on from there.
     """
     with _commanding(str(script)) as interrupts:
         statements = read_script(script)
@@ -365,6 +366,8 @@ class _Line(logging.Formatter):
 def _log_to_stderr(level: LogLevel, as_json: bool) -> None:
     handler = _ToStderr()
     handler.setFormatter(JsonLines() if as_json else _Line())
+    if not as_json:  # CREATE QUERY prints it as a note already
+        handler.addFilter(lambda record: getattr(record, "event", None) != "short_windows")
     LOGGER.handlers = [handler]
     LOGGER.setLevel(level.value.upper())
     LOGGER.propagate = False

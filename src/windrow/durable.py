@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 AT_ONCE = 8
@@ -29,3 +30,18 @@ def sync_all(handles: Sequence[int]) -> None:
     with ThreadPoolExecutor(min(AT_ONCE, max(1, len(handles)))) as pool:
         for _ in pool.map(os.fsync, handles):
             pass
+
+
+def in_background(work: Callable[[], None]) -> Future[None]:
+    """Run a function that waits for the disk in a thread of its own."""
+    future = Future[None]()
+
+    def run() -> None:
+        try:
+            work()
+            future.set_result(None)
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="windrow-sync", daemon=True).start()
+    return future

@@ -18,7 +18,7 @@ from windrow.engine.ask.plan_tables import chosen_windows, latest_end
 from windrow.engine.engine import Engine
 from windrow.engine.plans.query import ContinuousQuery
 from windrow.engine.state import QueryState
-from windrow.errors import CatalogError, QuerySuspendedError, UnsupportedError, WindrowError
+from windrow.errors import BindError, CatalogError, QuerySuspendedError, UnsupportedError, WindrowError
 from windrow.explain.continuous import RunningPlan, explain_continuous
 from windrow.explain.drawing import DrawnPlan
 from windrow.explain.periodic import measured_line, periodic_chain
@@ -100,6 +100,7 @@ class Query:
     def subscribe(self, callback: Callable[[Any], None], *, batched: bool = False) -> None:
         """Call `callback` with the answer of every window, at least once. `batched`: one call per tick batch."""
         self._engine.refuse_live("a subscription")
+        _refuse_uncallable(callback)
         state = self._active()
         (state.batch_subscribers if batched else state.subscribers).append(callback)
 
@@ -266,6 +267,7 @@ class ContinuousHandle(Query):
         """Call `callback` with the changes (of a query with SLIDE: the answers) of every tick batch, at least once. The
         argument has `query`, `table` and `key`."""
         self._engine.refuse_live("a subscription")
+        _refuse_uncallable(callback)
         self._running().subscribers.append(callback)
 
     def explain(self, analyze: bool = False, verbose: bool = False) -> Plan:
@@ -312,6 +314,14 @@ class ContinuousHandle(Query):
         )
         return whole(
             title_part(title, f"over {streams}"), table_part(table), folded_part("statement", text_part(statement))
+        )
+
+
+def _refuse_uncallable(callback: object) -> None:
+    if not callable(callback):
+        raise BindError(
+            f"a subscriber is a function, and this is {type(callback).__name__}",
+            remedy="For example q.subscribe(print), which is called with every answer or change.",
         )
 
 

@@ -24,8 +24,8 @@ SHARING_RULES = ("SS1", "SS2", "SS3", "SS4", "CS1", "CS2", "CS3", "CS4", "CS5", 
 SHARE_JOINS, SHARE_SUBPLANS = "share_joins", "share_subplans"
 
 PLAN_RULES = (
-    *("push_selections", "compute_on_arrival", "place_negation", "merge_joins", "push_distinct"),
-    *("order_joins", "push_projections", "reuse_distinct", SHARE_JOINS, SHARE_SUBPLANS),
+    *("push_selections", "compute_on_arrival", "place_negation", "match_once", "merge_joins"),
+    *("push_distinct", "order_joins", "push_projections", "reuse_distinct", SHARE_JOINS, SHARE_SUBPLANS),
 )
 """The rules for continuous plans that `disabled_rules` may name."""
 
@@ -88,10 +88,10 @@ class Size(int):
 def _size(least: int = 1) -> Callable[[str], Value]:
     def parse(text: str) -> Value:
         match = re.fullmatch(r"\s*([0-9]+)\s*([a-zA-Z]*)\s*", text)
-        value = int(match[1]) * _SIZES.get(match[2].lower(), 0) if match else 0
+        value = int(match[1]) * _SIZES.get(match[2].lower(), -1) if match else -1
         if value < least:
             raise ValueError(
-                "a size such as '64 MB'" if least == 1 else f"a size such as '1 GB', not below {Size(least)}"
+                "a size such as '64 MB'" if least <= 1 else f"a size such as '1 GB', not below {Size(least)}"
             )
         return Size(value)
 
@@ -268,9 +268,18 @@ _TABLE = (
     SettingSpec(
         "driver_plan_bytes",
         Size(256 << 20),
-        "The most that a tick of a continuous query may read in the driver: the state of its operators, and the "
-        "windows that it joins. A larger query moves to Spark, and back when it is smaller than a quarter of this.",
+        "The most that a tick of a continuous query may read in the driver: the state of its operators, the windows "
+        "that it joins, and tables that it reads for the first time. A larger query moves to Spark, and back when it "
+        "is smaller than a quarter of this.",
         _size(),
+    ),
+    SettingSpec(
+        "broadcast_table_bytes",
+        Size(8 << 20),
+        "A table with at most this many bytes of rows is held in memory, in the driver and by every Spark task that "
+        "reads it. A larger one stays in a file that they map, with its rows in the order of the buckets of their "
+        "keys. Takes effect when a table changes.",
+        _size(0),
     ),
     SettingSpec(
         "dead_letters_per_batch",

@@ -332,14 +332,14 @@ def test_a_full_disk_loses_nothing(wr: Any, open_state: Any, monkeypatch: pytest
         if where == "commit":
             full.setattr(Catalog, "_commit", no_space)
         else:
-            write = BlockWriter._write
+            fill = BlockWriter._fill_all
 
-            def refuse(self: Any, owner: str, rows: int, fill: Any) -> Any:
+            def refuse(self: Any, owner: str, contents: Any) -> Any:
                 if owner.startswith("answers" if where == "answers block" else "synopses"):
-                    return write(self, owner, rows, no_space)
-                return write(self, owner, rows, fill)
+                    contents = [(rows, no_space) for rows, _ in contents]
+                return fill(self, owner, contents)
 
-            full.setattr(BlockWriter, "_write", refuse)
+            full.setattr(BlockWriter, "_fill_all", refuse)
         with pytest.raises((WindrowError, OSError), match="space"):
             put(wr, (11, "a", 2))
     taken = wr.metrics()["s"]["admitted"] == 2

@@ -39,11 +39,59 @@ def test_continuous_query_goes_on_where_it_was(open_state: Open, tmp_path: Path,
     assert rows(q.changes()) == seen == lines(tmp_path / "q") and rows(q.view()) == view
     assert state(wr, "q") == "paused: 6 tuples wait for it"
     assert "paused" in str(q.explain()) and q.metrics()["state"] == "paused"
+    assert wr.sql("DESCRIBE q").rows()[-1] == {"column": None, "type": None, "note": f"state: {state(wr, 'q')}"}
     assert q.resume() and not q.resume()
-    assert state(wr, "q") == "active"
+    assert state(wr, "q") == "active" and wr.sql("DESCRIBE q").rows()[-1]["column"] == "y"
     wr.deposit("a", [(20, "u", 5)])
     wr.deposit("b", [(21, "u", 50), (24, "x", 0)])
     assert rows(q.changes()) == rows(reference.queries["q"].changes()) == lines(tmp_path / "q")
+
+
+def test_table_that_changes_meanwhile(open_state: Open, tmp_path: Path) -> None:
+    """The changes take effect at the first tick after the pause, also after a restart, once."""
+    wr = open_state()
+    wr.sql(f"{A}; CREATE TABLE named (k STRING PRIMARY KEY, name STRING)")
+    wr.sql("INSERT INTO named VALUES ('u', 'one'), ('v', 'two')")
+    join = "SELECT a.k, x, name FROM a [RANGE 10] JOIN named ON a.k = named.k"
+    wr.sql(f"CREATE QUERY q AS {join} INTO jsonl OPTIONS (path '{tmp_path}/q')")
+    wr.deposit("a", [(1, "u", 1), (2, "v", 2), (3, "w", 3)])
+    wr.sql("ALTER QUERY q PAUSE")
+    wr.sql("UPDATE named SET name = 'ONE' WHERE k = 'u'; DELETE FROM named WHERE k = 'v'")
+    wr.sql("INSERT INTO named VALUES ('w', 'three')")
+    wr.deposit("a", [(4, "u", 4), (6, "v", 5)])
+    wr.close()
+    wr = open_state()
+    wr.queries["q"].resume()
+    before = [("+", 1, 11, "u", 1, "one"), ("+", 2, 12, "v", 2, "two")]
+    after = [("-", 3, 11, "u", 1, "one"), ("-", 3, 12, "v", 2, "two")]
+    after += [("+", 3, 11, "u", 1, "ONE"), ("+", 3, 13, "w", 3, "three"), ("+", 4, 14, "u", 4, "ONE")]
+    assert rows(wr.queries["q"].changes()) == [*before, *after] == lines(tmp_path / "q")
+
+
+def test_query_whose_sink_fails(open_state: Open) -> None:
+    """It can be paused; what was due then comes once the sink is repaired."""
+
+    class Failing:
+        fails, batches = False, list[Any]()
+
+        def write(self, batch: Any) -> None:
+            if self.fails:
+                raise OSError("no")
+            self.batches += rows(batch.table)
+
+    wr, sink = open_state(), Failing()
+    wr.sql(A)
+    q = wr.query("q", "SELECT k FROM a [RANGE 5]", sink=sink)
+    wr.deposit("a", [(1, "u", 1), (2, "v", 2)])
+    sink.fails = True
+    with pytest.raises(OSError):
+        wr.deposit("a", [(3, "w", 1)])
+    assert q.pause() and len(sink.batches) == 1
+    wr.deposit("a", [(4, "x", 1)])
+    sink.fails = False
+    wr.deposit("a", [(5, "y", 1)])
+    assert len(sink.batches) == 1 and q.resume()
+    assert [row[3] for row in sink.batches] == ["u", "v", "w", "x"] == [row[3] for row in rows(q.changes())]
 
 
 @pytest.mark.parametrize("restart", [False, True])
@@ -58,6 +106,7 @@ def test_answers_of_a_periodic_query_wait(open_state: Open, tmp_path: Path, rest
     wr.deposit("a", [(11, "u", 1), (16, "v", 1)])
     assert lines(tmp_path / "p") == written and len(rows(wr.queries["other"].answers())) == 3
     assert state(wr, "p") == "paused: 1 batches of answers wait"
+    assert wr.sql("DESCRIBE p")["note"][-1] == "state: paused: 1 batches of answers wait"
     if restart:
         wr.close()
         wr = open_state()

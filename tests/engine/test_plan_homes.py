@@ -122,6 +122,20 @@ def test_moves_and_restarts(open_state: Open) -> None:
     assert homes == ["driver", "driver", "spark", "spark", "spark", "driver"]
 
 
+def test_overflows_are_counted(open_state: Open) -> None:
+    """In both homes, through a restart; of a sub-plan that queries share, and of groups that HAVING removes."""
+    wr = open_state(plan_home="driver")
+    wr.sql("CREATE STREAM big (t BIGINT, k STRING, x BIGINT) FROM memory TIMESTAMP BY t PUNCTUATE ORDERED")
+    for name, having in (("few", "SUM(x) > 5"), ("all", "COUNT(*) > 0")):
+        wr.query(name, f"SELECT k, SUM(x) AS s, COUNT(*) AS n FROM big [RANGE 3] GROUP BY k HAVING {having}")
+    wr.deposit("big", [(1, "a", 2**62), (1, "a", 2**62), (1, "b", 1), (2, "b", 1)])
+    assert {row["name"]: row["overflows"] for row in wr.sql("SHOW QUERIES").rows()} == {"few": 1, "all": 1}
+    wr.close()
+    wr = open_state(plan_home="spark")
+    wr.deposit("big", [(5, "a", 2**62), (5, "a", 2**62), (6, "b", 1)])
+    assert [wr.queries[name].metrics()["overflows"] for name in ("few", "all")] == [2, 2]
+
+
 def test_large_plan_moves_to_spark_and_back(open_state: Open) -> None:
     queries = {name: QUERIES[name] for name in ("joined", "grouped")}
 

@@ -20,6 +20,12 @@ QUERIES = {
     "grouped": "SELECT a.k, COUNT(*) AS n, MEDIAN(b.x) AS m FROM a [RANGE 40] JOIN b [RANGE 20] ON a.k = b.k GROUP BY a.k",
     "first": "SELECT k, x FROM a [RANGE 30 OFFSET 5] ORDER BY x DESC LIMIT 3",
     "came": "SELECT DISTINCT k FROM (SELECT ISTREAM(k, x) FROM a [RANGE 9]) [RANGE 12 OFFSET 3] AS i",
+    "plain": "SELECT k, x FROM a [RANGE 40]",
+    "outer_": "SELECT a.k, a.x, b.x AS y FROM a [RANGE 40] FULL JOIN b [RANGE 20] ON a.k = b.k AND a.x < b.x",
+    "missing": "SELECT k, x FROM a [RANGE 40] WHERE NOT EXISTS (SELECT 1 FROM b [RANGE 9] WHERE b.k = a.k AND b.x < a.x)",
+    "rest": "SELECT k, x FROM a [RANGE 30] EXCEPT ALL SELECT k, x FROM b [RANGE 12 OFFSET 1]",
+    "strict": "SELECT m.k, n FROM a [RANGE 40] AS m JOIN (SELECT k, COUNT(*) AS n FROM b [RANGE 20] GROUP BY k) AS g "
+    "ON m.k = g.k",
 }
 SPAN, END = 40, 160
 """The longest window, and the last tuple."""
@@ -78,7 +84,30 @@ def test_silence_leaves_nothing(open_state: Open) -> None:
         assert not any(kept_rows(wr).values()), (home, kept_rows(wr))
         assert tuples(wr) == on_disk(wr, "stores") == 0
         assert on_disk(wr, "plans") < 2_000 * len(QUERIES)  # the files of views without a row
+        assert not any(count for count, _ in wr._engine.plans.query("strict").version.state.sizes.values())
         wr.close()
         wr = open_state(home, plan_home=home)
         assert not any(in_memory(wr).values())
         wr.close()
+
+
+def test_expired_rows_of_a_view_are_dropped_in_silence(open_state: Open) -> None:
+    """A twentieth of the window after their end at the latest, and a tick; also where '-' withdraws rows. What a table
+    has is all that stays."""
+    wr = open_state(retained_changes=0)
+    for text in [*STREAMS, "CREATE TABLE named (k STRING PRIMARY KEY, name STRING)"]:
+        wr.sql(text)
+    wr.sql("INSERT INTO named VALUES ('p', 'one'), ('q', 'two')")
+    wr.sql("CREATE QUERY plain AS SELECT k, x FROM a [RANGE 40]")
+    wr.sql("CREATE QUERY names AS SELECT a.k, name FROM a [RANGE 40] LEFT JOIN named ON a.k = named.k")
+    wr.sql("CREATE QUERY windowed AS SELECT k FROM (SELECT ISTREAM(k, x) FROM a [UNBOUNDED]) [RANGE 40] AS i")
+    wr.deposit("a", [(t, "pqr"[t % 3], t) for t in range(101)])
+    wr.punctuate("a", 103)
+    for upto in range(105, 150, 2):
+        wr.punctuate("a", upto)
+        for name in ("plain", "names", "windowed"):
+            parts = wr._engine.opened.plan_commits.view_parts(wr._engine.plans.query(name).id)
+            shown = [end for part in parts for end in wr._engine.opened.plan_commits.read(part)["exp"].to_pylist()]
+            assert all(end >= upto - 40 // 20 - 1 for end in shown), (name, upto)
+    states = {name: wr._engine.plans.query(name).version.state.sizes for name in ("plain", "names")}
+    assert not states["plain"] and sum(rows for rows, _ in states["names"].values()) == 2

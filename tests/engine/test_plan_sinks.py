@@ -48,6 +48,7 @@ def test_append_refuses_what_leaves_and_names_the_remedies(ab: windrow.Windrow, 
         with pytest.raises(BindError, match="cannot be appended") as caught:
             ab.sql(f"CREATE QUERY q AS {select} {into}")
         assert all(word in str(caught.value) for word in ("mode 'changes'", "ISTREAM", "INTERNAL"))
+        assert caught.value.place is not None and caught.value.place.length == len("'append'")
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "parquet"])
@@ -80,7 +81,7 @@ def test_mode_of_a_periodic_query(ab: windrow.Windrow, tmp_path: Path) -> None:
         "SELECT COUNT(*) AS n FROM a [RANGE 10 SLIDE 5]",
         "SELECT a.k, y FROM a [RANGE 10 SLIDE 5] JOIN b [RANGE 10 SLIDE 5] ON a.k = b.k",
     ):
-        with pytest.raises(BindError, match="mode is for continuous queries"):
+        with pytest.raises(BindError, match="'mode' is for continuous queries"):
             ab.sql(f"CREATE QUERY q AS {select} {into}")
     with pytest.raises(BindError, match="there is no mode 'upsert'"):
         ab.sql(f"CREATE QUERY q AS {JOIN} INTO console OPTIONS (mode 'upsert')")

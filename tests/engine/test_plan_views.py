@@ -11,7 +11,7 @@ import windrow
 import windrow.engine.plans.query as plan_query
 from engine.conftest import Open
 from engine.plan_streams import JOIN, A, B, play, rows
-from windrow.errors import CatalogError, ReadOnlyError, UnsupportedError
+from windrow.errors import BindError, CatalogError, ReadOnlyError, StateError, UnsupportedError
 
 PERIODIC = "SELECT a.k, x, y FROM a [RANGE 10 SLIDE 5] JOIN b [RANGE 10 SLIDE 5] ON a.k = b.k ORDER BY x DESC, y"
 
@@ -130,8 +130,13 @@ def test_read_only_of_a_closed_state(open_state: Open, tmp_path: Path) -> None:
     wr.sql(f"{A}; {B}")
     wr.query("j", f"{JOIN} ORDER BY x DESC")
     play(wr)
-    expected, window = rows(wr.queries["j"].view()), wr.queries["j"].view().window
+    query = wr.queries["j"]
+    expected, window = rows(query.view()), query.view().window
+    with pytest.raises(BindError, match="a subscriber is a function"):
+        query.subscribe(None)  # type: ignore[arg-type]
     wr.close()
+    with pytest.raises(StateError, match="is closed"):
+        query.view()
     with windrow.open(tmp_path / "state", read_only=True) as reader:
         view = reader.queries["j"].view()
         assert rows(view) == expected and view.window <= window

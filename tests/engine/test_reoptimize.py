@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from windrow.engine.plans import commits
+from windrow.engine.plans.changing import swapping
 from windrow.errors import SettingError
 
 STREAM = "CREATE STREAM {} (t BIGINT, k INT, x INT) FROM memory TIMESTAMP BY t PUNCTUATE ORDERED"
@@ -41,12 +45,18 @@ def answer(wr: Any) -> list[dict[str, int]]:
     return sorted(wr.queries["q"].view().rows(), key=lambda row: row["k"])
 
 
-def test_plan_is_chosen_again(open_state: Any) -> None:
-    wr, every = open_state(), dict[str, Rows]()
+def begun(open_state: Any) -> Any:
+    """A state with a query whose plan may be chosen again."""
+    wr = open_state()
     for name in "abc":
         wr.sql(STREAM.format(name))
     wr.sql("SET reoptimize_drift = '2'")
     wr.query("q", SELECT)
+    return wr
+
+
+def test_plan_is_chosen_again(open_state: Any) -> None:
+    wr, every = begun(open_state), dict[str, Rows]()
     before = wr._engine.plans.query("q").plan
     fed(wr, every, 0, 150)
     fed(wr, every, 151, 200)
@@ -60,6 +70,57 @@ def test_plan_is_chosen_again(open_state: Any) -> None:
     assert again._engine.plans.query("q").plan == query.plan
     fed(again, every, 261, 300)
     assert answer(again) == expected(every, 300) != []
+
+
+@pytest.mark.parametrize("point", ["plan-swapping", "plan-committed"])
+def test_killed_while_the_plan_is_chosen_again(
+    open_state: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    """The directory as a kill would leave it, in the transaction of the swap or right after it, goes on as the old plan
+    or the new one, and the answers are the same."""
+    passed, state, killed = list[str](), tmp_path / "state", tmp_path / "killed"
+
+    def copy_state(name: str) -> None:
+        is_swapped = "plan-swapping" in passed
+        passed.append(name)
+        if name == point and (name == "plan-swapping" or is_swapped) and not killed.exists():
+            # Not the lock: it names the JVM, which a kill would end.
+            shutil.copytree(state, killed, ignore=shutil.ignore_patterns("lock"))
+
+    for module in (swapping, commits):
+        monkeypatch.setattr(module, "crash_point", copy_state)
+    wr, every = begun(open_state), dict[str, Rows]()
+    before = wr._engine.plans.query("q").plan
+    fed(wr, every, 0, 150)
+    if not killed.exists():
+        fed(wr, every, 151, 200)
+    after = wr._engine.plans.query("q").plan
+    assert after != before and killed.exists()
+    wr.close()
+    state.rename(tmp_path / "ended")
+    killed.rename(state)
+    again = open_state()
+    assert again._engine.plans.query("q").plan == (before if point == "plan-swapping" else after)
+    end = max(t for t, _, _ in every["a"])
+    fed(again, every, end + 1, end + 50)
+    assert answer(again) == expected(every, end + 50) != []
+    assert again._engine.plans.query("q").plan != before
+
+
+def test_not_over_a_table_that_is_non_retroactive(open_state: Any) -> None:
+    """Results that are there have met versions of it that may be gone."""
+    wr, every = open_state(), dict[str, Rows]()
+    for name in "abc":
+        wr.sql(STREAM.format(name))
+    wr.sql("SET reoptimize_drift = '2'; CREATE TABLE names (k INT PRIMARY KEY, name STRING) NON RETROACTIVE")
+    wr.sql("INSERT INTO names VALUES (1, 'one'), (2, 'two')")
+    wr.query("q", f"{SELECT.replace('GROUP BY', 'JOIN names AS d ON a.k = d.k GROUP BY')}")
+    before = wr._engine.plans.query("q").plan
+    fed(wr, every, 0, 150)
+    wr.sql("DELETE FROM names WHERE k = 1")
+    fed(wr, every, 151, 160)
+    assert wr._engine.plans.query("q").plan == before
+    assert [row["k"] for row in answer(wr)] == [1, 2]
 
 
 def test_off_by_default(open_state: Any) -> None:

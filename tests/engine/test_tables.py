@@ -70,6 +70,11 @@ def test_load_refuses_what_does_not_fit(wr: windrow.Windrow, tmp_path: Path) -> 
         wr.sql(f"LOAD INTO hosts FROM '{tmp_path / 'bad.csv'}'")
     with pytest.raises(SourceError, match="have no column 'n'"):
         wr.sql(f"LOAD INTO hosts FROM '{tmp_path / 'few.csv'}'")
+    with pytest.raises(SourceError, match="few.cvs, which does not exist") as caught:
+        wr.sql(f"LOAD INTO hosts FROM '{tmp_path / 'few.cvs'}' FORMAT csv")
+    assert "few.csv" in str(caught.value.remedy) and caught.value.place is not None
+    with pytest.raises(TableError, match="'many' does not fit column 'n'"):
+        wr.sql("UPDATE hosts SET n = 'many'")
     with pytest.raises(SourceError, match="does not tell its format"):
         wr.sql(f"LOAD INTO hosts FROM '{tmp_path}'")
     assert len(wr.table("hosts")) == 0
@@ -101,6 +106,19 @@ def test_names_are_unique(wr: windrow.Windrow) -> None:
     ):
         with pytest.raises(CatalogError, match="already"):
             wr.sql(text)
+    wr.query("v", "SELECT k FROM s [RANGE 5]")
+    for text, says, remedy in (
+        ("INSERT INTO s VALUES (1, 'a', 2)", "no table 's': this is the name of a stream", "wr.feed"),
+        ("CREATE QUERY z AS SELECT k FROM v [RANGE 5]", "no stream 'v': this is the name of a query", "CREATE STREAM"),
+        ("CREATE QUERY z AS SELECT k FROM s [RANGE 5] JOIN hostz ON k = ip", "no stream or table 'hostz'", "'hosts'"),
+        ("SELECT * FROM hostss", "no stream or query 'hostss'", "'hosts'"),
+        ("INSERT INTO hosts (ip) SELECT k FROM s [RANGE 5]", "'s' has a window", "CREATE QUERY"),
+    ):
+        with pytest.raises(windrow.WindrowError, match=says) as caught:
+            wr.sql(text)
+        assert remedy in str(caught.value.remedy) and caught.value.place is not None
+    with pytest.raises(CatalogError, match="no stream 'hosts': this is the name of a table"):
+        wr.feed("hosts", [("a",)])
     assert wr.sql("CREATE TABLE IF NOT EXISTS hosts (k INT PRIMARY KEY)").rows()[0]["result"].endswith("not changed")
 
 
@@ -169,17 +187,17 @@ def changes_of(wr: windrow.Windrow) -> dict[str, list[tuple[Any, ...]]]:
     return {name: values(wr.queries[name].changes()) for name in JOINED}
 
 
-@pytest.mark.parametrize("home", ["driver", "spark"])
-def test_a_copy_of_the_state_joins_the_same_version(open_state: Open, tmp_path: Path, home: str) -> None:
+@pytest.mark.parametrize(("home", "most"), [("driver", "8 MB"), ("spark", "0 B")])
+def test_a_copy_of_the_state_joins_the_same_version(open_state: Open, tmp_path: Path, home: str, most: str) -> None:
     """A copy is what a crash leaves. Queries without a change commit no ticks; a statement commits them with itself."""
-    wr = open_state("state", plan_home=home)
+    wr = open_state("state", plan_home=home, broadcast_table_bytes=most)
     wr.sql(STREAM)
     with_plans(wr)
     wr.deposit("s", [(1, "a", 1), (2, "b", 2), (5, "c", 5)])
     wr.deposit("s", [(6, "c", 6)])
     change_tables(wr, "Ann")
     shutil.copytree(wr.state_dir, tmp_path / "copy", ignore=shutil.ignore_patterns("lock*"))
-    other = open_state("copy", plan_home=home)
+    other = open_state("copy", plan_home=home, broadcast_table_bytes=most)
     for one in (wr, other):
         one.deposit("s", [(8, "a", 8), (9, "a", 200)])
         change_tables(one, "An")
@@ -192,13 +210,40 @@ def test_a_copy_of_the_state_joins_the_same_version(open_state: Open, tmp_path: 
 
 
 def test_a_table_cannot_go_while_it_is_read(wr: windrow.Windrow) -> None:
+    wr.sql("SET broadcast_table_bytes = '0 B'")
     with_plans(wr)
+    assert "bucketed blocks: " in wr.queries["now"].explain() and "found by k" in wr.queries["then"].explain()
     with pytest.raises(CatalogError, match="read by: now, silent"):
         wr.sql("DROP TABLE names")
     wr.sql("DROP QUERY now")
     wr.sql("DROP QUERY silent")
     wr.sql("DROP TABLE names")
     assert [row["queries"] for row in wr.sql("SHOW TABLES").rows()] == [1]
+
+
+def test_rows_of_a_table_are_not_written_with_every_merge(open_state: Open) -> None:
+    """The view of a window of few ticks is merged again and again; the rows of a table in the state stay as they are."""
+    wr = open_state(plan_home="driver")
+    wr.sql(STREAM)
+    wr.sql("CREATE TABLE names (k STRING PRIMARY KEY, name STRING)")
+    wr.sql("INSERT INTO names VALUES ('a', 'Anna')")
+    wr.query("now", JOINED["now"])
+
+    def written(kind: str, ticks: range) -> list[int]:
+        for tick in ticks:
+            wr.deposit("s", [(tick, "a", tick)])
+        found = wr._engine.opened.catalog.rows("SELECT DISTINCT seq FROM plan_parts WHERE kind = ?", (kind,))
+        return [row["seq"] for row in found]
+
+    state, view = written("state", range(1, 8)), written("view", range(8, 9))
+    assert written("state", range(9, 16)) == state and written("view", range(16, 17)) > view
+    wr.sql("UPDATE names SET name = 'Ann'")
+    (changed,) = written("state", range(17, 26))
+    assert changed > state[0]
+    wr.close()
+    wr = open_state(plan_home="driver")
+    wr.deposit("s", [(26, "a", 26)])
+    assert values(wr.queries["now"].view()) == [("a", x, "Ann") for x in range(16, 26)]
 
 
 LOG = "CREATE STREAM log (t BIGINT, k STRING, op STRING, name STRING) FROM memory TIMESTAMP BY t PUNCTUATE ORDERED"
@@ -253,6 +298,7 @@ def test_fed_by_a_derived_stream(wr: windrow.Windrow) -> None:
         ("(k STRING PRIMARY KEY) FROM STREAM nothing", "there is no stream 'nothing'"),
         ("(k STRING PRIMARY KEY) FROM STREAM log DELETE WHEN what = 1", "what"),
         ("(k STRING PRIMARY KEY) FROM STREAM log DELETE WHEN COUNT(*) > 1", "aggregate"),
+        ("(k STRING PRIMARY KEY) FROM STREAM log DELETE WHEN k", "DELETE WHEN needs a condition, and 'k' is STRING"),
     ],
 )
 def test_refused_feeds(wr: windrow.Windrow, table: str, says: str) -> None:

@@ -175,6 +175,7 @@ class Run:
     changes: list[pa.Table] = field(default_factory=list)
     state: PlanState = field(default_factory=PlanState)
     parts: list[StatePart] = field(default_factory=list)
+    overflows: int = 0
 
     @property
     def all_changes(self) -> pa.Table:
@@ -202,6 +203,7 @@ def run(
         out.changes.append(in_order([done.changes]))
         out.state = done.state
         out.parts += done.parts
+        out.overflows += done.overflows
         each(out, due.upto)
         how = restart(due.upto)
         if how is not None:

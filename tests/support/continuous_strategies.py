@@ -8,7 +8,7 @@ small integers: sums are exact in any order.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
@@ -16,10 +16,13 @@ from hypothesis import strategies as st
 
 from support.strategies import INTEGERS, Attribute, Row
 
-FED_TABLE = (
-    "CREATE TABLE tab (k STRING PRIMARY KEY, g SMALLINT, x INT) FROM STREAM {stream} DELETE WHEN f AND x % 2 = 0"
-)
-"""A table of the last tuples by k."""
+_TABLE = "(k STRING PRIMARY KEY, g SMALLINT, x INT)"
+_FED = "FROM STREAM {stream} DELETE WHEN f AND x % 2 = 0"
+FED_TABLES = {"tab": f"CREATE TABLE tab {_TABLE} {_FED}", "past": f"CREATE TABLE past {_TABLE} NON RETROACTIVE {_FED}"}
+"""Tables of the last tuples by k."""
+
+CHANGED_TABLES = {"rel": f"CREATE TABLE rel {_TABLE}", "nrr": f"CREATE TABLE nrr {_TABLE} NON RETROACTIVE"}
+"""Tables that statements change."""
 
 QUARTERS = Attribute("TIMESTAMP", 250_000, "MILLISECONDS")
 """A quarter of a second, so that tuples come and go between ticks."""
@@ -30,12 +33,15 @@ COLUMNS = "k STRING, g SMALLINT, x INT, d DOUBLE, f BOOLEAN"
 
 @dataclass(frozen=True)
 class Event:
-    """A micro-batch of a stream ('feed'), a punctuation of it, its end ('close'), or a restart of the engine."""
+    """A micro-batch of a stream ('feed'), a punctuation of it, its end ('close'), or a restart of the engine. Or a
+    statement: one that changes a table ('change'), or one about a query ('replace', 'pause', 'resume')."""
 
     kind: str
     stream: str = ""
     rows: tuple[Row, ...] = ()
     upto: Any = None
+    query: str = ""
+    text: str = ""
 
 
 @dataclass(frozen=True)
@@ -48,10 +54,12 @@ class Telling:
     home: str
     rules_off: bool
     queries: int
+    execution: str = "upa"
 
     def __str__(self) -> str:
-        shown = (f"{one.kind} {one.stream} {one.upto or ''} {list(one.rows)}" for one in self.events)
-        return "\n".join([f"-- {self.home}, {self.partitions} partitions, rules off: {self.rules_off}", *shown])
+        shown = (f"{one.kind} {one.stream} {one.upto or ''} {one.text}{list(one.rows)}" for one in self.events)
+        how = f"{self.home}, {self.partitions} partitions, rules off: {self.rules_off}, {self.execution}"
+        return "\n".join([f"-- {how}", *shown])
 
 
 @dataclass(frozen=True)
@@ -65,9 +73,13 @@ class StandingScenario:
     tellings: tuple[Telling, ...]
 
     @property
-    def has_table(self) -> bool:
-        """Whether a stream feeds a table."""
-        return any(text.startswith("CREATE TABLE") for text in self.streams)
+    def is_timeless(self) -> bool:
+        """Whether changes are the same in all tellings. Of a table that a stream feeds, equal points and keys go by
+        arrival; a statement takes effect when it comes; and other strategies than the default show the same answers by
+        changes that depend on the plan."""
+        kinds = {event.kind for one in self.tellings for event in one.events}
+        has_table = any(text.startswith("CREATE TABLE") for text in self.streams)
+        return not has_table and "replace" not in kinds and all(one.execution == "upa" for one in self.tellings)
 
     def __str__(self) -> str:
         return "\n".join([*self.streams, *(text for _, text in self.queries), *map(str, self.tellings)])
@@ -146,13 +158,14 @@ class Teller:
 @dataclass(frozen=True)
 class Grammar:
     """Draws texts over the streams. With `slide`, every window has it. `tables` may stand wherever a stream has stood
-    before."""
+    before; `nrrs`, which are NON RETROACTIVE, are joined with streams."""
 
     draw: st.DrawFn
     attribute: Attribute
     streams: tuple[str, ...]
     slide: int | None
     tables: tuple[str, ...] = ()
+    nrrs: tuple[str, ...] = ()
 
     def _one(self, *options: Any) -> Any:
         return self.draw(st.sampled_from(options))
@@ -184,11 +197,11 @@ class Grammar:
 
     def source(self, alias: str) -> str:
         """A stream, or a sub-query with the columns k, g and x."""
-        if self.tables and alias != "a" and self._one(True, False):
-            return f"{self._one(*self.tables)} AS {alias}"
+        if self.tables and alias != "a" and self._one(True, False, False):
+            return self._table_source(alias)
         kind = self._one(
             *("stream", "stream", "stream", "stream", "filter", "distinct", "distinct", "union", "internal", "istream"),
-            *("group", "top", "except", "negated"),
+            *("group", "top", "except", "negated", "outer"),
         )
         if kind == "stream":
             return f"{self.stream()} {self.window()} AS {alias}"
@@ -199,7 +212,13 @@ class Grammar:
         if kind == "union":
             return f"({self._plain()} UNION ALL {self._plain()}) AS {alias}"
         if kind == "except":
-            return f"({self._plain()} {self._one('EXCEPT', 'EXCEPT', 'INTERSECT')} {self._plain()}) AS {alias}"
+            words = f"{self._one('EXCEPT', 'EXCEPT', 'INTERSECT')}{self._one('', ' ALL')}"
+            left = self._one(self._plain(), f"SELECT k, g, x FROM ({self._plain()} UNION ALL {self._plain()}) AS u")
+            return f"({left} {words} {self._plain()}) AS {alias}"
+        if kind == "outer":
+            sides = [f"{self.stream()} {self.window()} AS {one}" for one in ("m", "n")]
+            joined = f" {self._one('LEFT', 'FULL')} JOIN ".join(sides)
+            return f"(SELECT m.k, n.g, n.x FROM {joined} ON {self._matching('m', 'n')}) AS {alias}"
         if kind == "negated":
             where = f"{self._one('NOT ', 'NOT ', '')}EXISTS (SELECT 1 FROM {self.stream()} {self.window()} AS m "
             where += f"WHERE m.k = n.k{self._one('', '', ' AND m.x < n.x')})"
@@ -212,6 +231,18 @@ class Grammar:
             word = self._one("ISTREAM", "ISTREAM", "ISTREAM RESTORE", "DSTREAM")
             inner = f"SELECT {word}(k, g, x) FROM {self._streamed()}"
         return f"({inner}) {self._one(self._ranged(), self._ranged(), self._ranged(), '[ROWS 3]')} AS {alias}"
+
+    def _table_source(self, alias: str) -> str:
+        """A table, or a sub-query over it alone."""
+        table = self._one(*self.tables)
+        kind = self._one("table", "table", "group", "top", "total")
+        if kind == "table":
+            return f"{table} AS {alias}"
+        if kind == "total":
+            return f"(SELECT MAX(k) AS k, MIN(g) AS g, COUNT(*) AS x FROM {table}) AS {alias}"
+        if kind == "group":
+            return f"(SELECT MIN(k) AS k, g, COUNT(*) AS x FROM {table} GROUP BY g) AS {alias}"
+        return f"(SELECT k, g, x FROM {table} ORDER BY x DESC, k LIMIT 2) AS {alias}"
 
     def _plain(self) -> str:
         return f"SELECT k, g, x FROM {self.stream()} {self.window()}"
@@ -272,7 +303,8 @@ class Grammar:
     def _matching(self, one: str, other: str) -> str:
         """What the rows of a side have to meet to match."""
         more = self._one("", "", f" AND {one}.g = {other}.g", f" AND {one}.x < {other}.x", f" AND {other}.x >= 0")
-        return f"{one}.k = {other}.k{more}{self._one('', '', f' AND {one}.x >= 0')}"
+        key = self._one(*[f"{one}.k = {other}.k"] * 5, f"{one}.g = {other}.x", f"{one}.x < {other}.x")
+        return f"{key}{more}{self._one('', '', f' AND {one}.x >= 0')}"
 
     def membership(self, alias: str) -> str:
         """EXISTS or IN with a sub-query, correlated with an input or not."""
@@ -318,8 +350,12 @@ class Grammar:
     def query(self) -> str:
         kind = self._one(
             *("plain", "plain", "distinct", "group", "group", "total", "union", "stream", "top", "over", "internal"),
-            *("sets", "window"),
+            *("sets", "window", *(["enriched", "enriched"] if self.nrrs else []), "either"),
         )
+        if kind == "enriched":
+            return self._enriched()
+        if kind == "either":
+            return self._either()
         if kind == "internal" and self.slide is None:
             return self._append_only()
         if kind == "window" and self.slide is None:
@@ -339,8 +375,6 @@ class Grammar:
                 return f"SELECT {', '.join(self.columns(aliases))} {text}"
             kinds = ["ISTREAM", "ISTREAM RESTORE", "ISTREAM RESTORE"]
             kinds += [] if "UNBOUNDED" in text else ["DSTREAM", "RSTREAM", "RSTREAM RESTORE"]  # rows must leave
-            if "tab AS" in text:  # the oracle sees tables at ticks alone
-                kinds = [one for one in kinds if "RESTORE" not in one]
             listed = self._one(self.columns, self.columns, self.columns, self.aggregates)(aliases)
             return f"SELECT {self._one(*kinds)}({', '.join(listed)}) {text}"
         if kind == "top":
@@ -359,6 +393,27 @@ class Grammar:
         windows = [self.window(self._one(True, True, i > 0), counts=False) for i in range(2)]
         sources = [f"{self.stream()} {window}" for window in windows]
         return f"SELECT a.k AS c0, a.x + b.x AS c1 FROM {sources[0]} AS a JOIN {sources[1]} AS b ON a.k = b.k"
+
+    def _enriched(self) -> str:
+        """A join with a table that is NON RETROACTIVE."""
+        sources = [f"{self.stream()} {self.window(counts=False)}" for _ in range(2)]
+        joined = self._one("", "", f" JOIN {sources[1]} AS b ON a.k = b.k")
+        on = self._one("a.k = n.k", "a.k = n.k", "a.k = n.k AND a.x < n.x", "a.g = n.g", "a.x < n.x")
+        text = f"FROM {sources[0]} AS a{joined} {self._one('', 'LEFT ')}JOIN {self._one(*self.nrrs)} AS n ON {on}"
+        listed = "a.k AS c0, a.x AS c1, n.x AS c2"
+        kinds = ["SELECT {}", "SELECT {}", "SELECT DISTINCT {}"]
+        kinds += [] if self.slide is not None else ["SELECT ISTREAM({})", "SELECT ISTREAM RESTORE({})"]
+        kind = self._one(*kinds, "group")
+        if kind == "group":
+            return f"SELECT n.g AS c0, COUNT(*) AS n0, MAX(a.x) AS n1 {text} GROUP BY n.g"
+        return f"{kind.format(listed)} {text}"
+
+    def _either(self) -> str:
+        """EXISTS under OR."""
+        text = f"SELECT a.k AS c0, a.x AS c1 FROM {self.source('a')} WHERE "
+        exists = [f"{self._one('', 'NOT ')}EXISTS (SELECT 1 FROM {self.source(z)} WHERE {{}})" for z in ("y", "z")]
+        met = [one.format(self._matching("a", z)) for one, z in zip(exists, ("y", "z"), strict=True)]
+        return text + self._one(f"({self.predicate('a')} OR {met[0]})", f"({met[0]} OR {met[1]})")
 
     def _last_results(self) -> str:
         """WSTREAM around a join or an aggregate, or inside an aggregate."""
@@ -389,7 +444,7 @@ class StandingTexts:
     queries: tuple[str, ...]
     seed: int
     fed: str | None = None
-    """The stream that feeds the table `tab` (FED_TABLE), which queries may read; None: there is none."""
+    """The stream that feeds FED_TABLES, which queries may read; None: there are none."""
 
     def __str__(self) -> str:
         return "\n".join(
@@ -407,8 +462,8 @@ def standing_texts(draw: st.DrawFn, queries: int = 6) -> StandingTexts:
     )
     rows = {name: draw(timed_rows(INTEGERS)) for name in names}
     fed = draw(st.sampled_from([None, names[0], names[-1]]))
-    tables = ("tab",) if fed else ()
-    texts = tuple(Grammar(draw, INTEGERS, names, None, tables).query() for _ in range(queries))
+    tables, nrrs = (("tab", "rel"), ("past", "nrr")) if fed else (("rel",), ("nrr",))
+    texts = tuple(Grammar(draw, INTEGERS, names, None, tables, nrrs).query() for _ in range(queries))
     return StandingTexts(streams, rows, texts, draw(st.integers(0, 1 << 30)), fed)
 
 
@@ -429,21 +484,84 @@ def standing_scenarios(draw: st.DrawFn, queries: int = 6, in_spark: int = 2) -> 
         streams.append((name, draw(timed_rows(attribute)), slack, draw(st.sampled_from([0, 0, 30]))))
     made, periodic = [], set()
     fed = draw(st.sampled_from([(), names[:1], names[-1:]]))
-    creates += [FED_TABLE.format(stream=name) for name in fed]
+    changed = draw(st.sampled_from([(), ("rel", "nrr")]))
+    creates += [text.format(stream=name) for name in fed for text in FED_TABLES.values()]
+    creates += [CHANGED_TABLES[name] for name in changed]
+    tables = (*(("tab",) if fed else ()), *changed[:1])
+    nrrs = (*(("past",) if fed else ()), *changed[1:])
     for number in range(queries):
         slide = draw(st.sampled_from([None, None, None, 8]))
-        text = Grammar(draw, attribute, names, slide, ("tab",) if fed else ()).query()
+        # With SLIDE, engine and oracle differ in a NON RETROACTIVE table that a stream feeds; which is right is open.
+        joined = nrrs if slide is None else changed[1:]
+        text = Grammar(draw, attribute, names, slide, tables, joined).query()
         made.append((f"q{number}", f"CREATE QUERY q{number} AS {text}"))
         periodic |= set() if slide is None else {f"q{number}"}
     rng = draw(st.randoms(use_true_random=True))
-    tellings = [
-        telling(rng, attribute, streams, home, asked) for home, asked in (("driver", queries), ("spark", in_spark))
-    ]
+    strategies = ("upa", "upa", "negative", "direct")
+    tellings = []
+    for home, asked in (("driver", queries), ("spark", in_spark)):
+        told = telling(rng, attribute, streams, home, asked, rng.choice(strategies))
+        events = told.events
+        if changed:
+            events = _among(rng, events, _table_changes(rng))
+        if told.execution == "upa":
+            events = _among(rng, events, _query_changes(rng, made[:asked], periodic, bool(changed)))
+        tellings.append(replace(told, events=events))
     return StandingScenario(tuple(creates), tuple(made), frozenset(periodic), tuple(tellings))
 
 
+def _among(rng: Random, events: tuple[Event, ...], more: list[Event]) -> tuple[Event, ...]:
+    """The events with others at random places, in their order."""
+    places = sorted(rng.randint(0, len(events)) for _ in more)
+    out = list(events)
+    for place, event in zip(reversed(places), reversed(more), strict=True):
+        out.insert(place, event)
+    return tuple(out)
+
+
+def _table_changes(rng: Random) -> list[Event]:
+    """Statements that change the tables; of one that is NON RETROACTIVE no key comes back."""
+    found, known, gone = list[Event](), {"rel": set[str](), "nrr": set[str]()}, set[str]()
+    for _ in range(rng.choice([2, 4, 6])):
+        table, key = rng.choice(["rel", "nrr"]), rng.choice(["a", "b", "é"])
+        if key not in known[table] and (table == "rel" or key not in gone):
+            known[table].add(key)
+            text = f"INSERT INTO {table} VALUES ('{key}', {rng.randint(0, 2)}, {rng.randint(-2, 4)})"
+        elif rng.random() < 0.5:
+            text = f"UPDATE {table} SET x = x + 1, g = {rng.randint(0, 2)} WHERE k = '{key}'"
+        else:
+            gone |= {key} if table == "nrr" and key in known[table] else set()
+            known[table].discard(key)
+            text = f"DELETE FROM {table} WHERE k = '{key}'"
+        found.append(Event("change", text=text))
+    return found
+
+
+def _query_changes(
+    rng: Random, queries: list[tuple[str, str]], periodic: set[str], has_statements: bool
+) -> list[Event]:
+    """A query is replaced by another one's text, and one rests for a while. Where statements change tables, a query that
+    rests would see them later."""
+    stays = ("STREAM", "INTERNAL")  # what was reported stays
+    usable = [one for one in queries if one[0] not in periodic and not any(word in one[1] for word in stays)]
+    found = list[Event]()
+    if len(usable) > 1 and rng.random() < 0.6:
+        (name, _), (_, text) = rng.sample(usable, 2)
+        body = text.split(" AS ", 1)[1]
+        found.append(Event("replace", query=name, text=f"CREATE OR REPLACE QUERY {name} AS {body}"))
+    elif queries and not has_statements and rng.random() < 0.6:
+        name = rng.choice(queries)[0]
+        found += [Event(kind, query=name, text=f"ALTER QUERY {name} {kind.upper()}") for kind in ("pause", "resume")]
+    return found
+
+
 def telling(
-    rng: Random, attribute: Attribute, streams: list[tuple[str, list[Timed], int, int]], home: str, queries: int
+    rng: Random,
+    attribute: Attribute,
+    streams: list[tuple[str, list[Timed], int, int]],
+    home: str,
+    queries: int,
+    execution: str,
 ) -> Telling:
     """Tell all streams, interleaved at random."""
     told = [Teller(rng, attribute).events(*stream) for stream in streams]
@@ -452,4 +570,4 @@ def telling(
     waiting = [iter(some) for some in told]
     played = [next(waiting[i]) for i in order]
     played.insert(rng.randint(0, len(played)), Event("restart"))
-    return Telling(tuple(played), rng.choice([1, 2, 7]), home, rng.random() < 0.4, queries)
+    return Telling(tuple(played), rng.choice([1, 2, 7]), home, rng.random() < 0.4, queries, execution)

@@ -20,7 +20,8 @@ class Variation:
     of n rows (only for files that say `recut ok`). `evaluation` is a value of the setting `window_evaluation`; or
     `spark_home`: panes, in the Spark home if possible; or a kind of synopsis; or `selection`: holistic aggregates from
     sorted base intervals if possible. `rules_off`: all optimizer rules are off, or the one of that name. `plan_home` is
-    where continuous plans run, `execution` their strategy, except for queries that it refuses.
+    where continuous plans run, `execution` their strategy, except for queries that it refuses. `tables`: `bucketed`
+    keeps even small ones in bucketed blocks.
     """
 
     batch_rows: int | None = None
@@ -32,6 +33,7 @@ class Variation:
     filters: str = "auto"
     plan_home: str = "auto"
     execution: str = "upa"
+    tables: str = "broadcast"
 
     def __str__(self) -> str:
         batches = {None: "own", 0: "all"}.get(self.batch_rows, str(self.batch_rows))
@@ -41,6 +43,7 @@ class Variation:
         marks += "-filters" if self.filters == "on" else ""
         marks += "" if self.plan_home == "auto" else f"-{self.plan_home}_plans"
         marks += "" if self.execution == "upa" else f"-{self.execution}"
+        marks += "" if self.tables == "broadcast" else f"-{self.tables}_tables"
         return f"b_{batches}-p{self.partitions}-{self.preaggregate}{marks}"
 
 
@@ -54,6 +57,7 @@ AXES: dict[str, tuple[Any, ...]] = {
     "filters": ("auto", "on"),
     "plan_home": ("driver", "spark") if "plan_home" in SPECS else ("auto",),
     "execution": ("upa", "negative", "direct") if "execution" in SPECS else ("upa",),
+    "tables": ("broadcast",),
 }
 
 

@@ -195,6 +195,8 @@ class EngineBackend:
             self._settings["plan_home"] = variation.plan_home
         if variation.execution != "upa":
             self._settings["execution"] = variation.execution
+        if variation.tables == "bucketed":
+            self._settings["broadcast_table_bytes"] = "0 B"
         self.engine = self._open()
 
     def _open(self) -> Any:

@@ -16,6 +16,7 @@ from windrow.dataplane.blocks import BlockWriter
 from windrow.dataplane.blocks.store import read_block_part
 from windrow.dataplane.kernels import plan_stage
 from windrow.dataplane.kernels.plan_stage import run_stages
+from windrow.dataplane.kernels.plan_tables import StoredRelation
 from windrow.dataplane.kernels.stage_messages import (
     ROWS,
     SharedJoinTask,
@@ -71,8 +72,8 @@ class StagedRun:
                 files.append(StoredRows(f"{self.root}/{file.ref.path}", file.lo, file.hi, file.ref.rows))
         return StoredWindow(tuple(files), POINT_MIN, None)
 
-    def batch(self, due: DueTicks, count: int, merging: bool) -> pa.Table:
-        """The changes of a batch."""
+    def batch(self, due: DueTicks, count: int, merging: bool, relations: tuple[StoredRelation, ...] = ()) -> pa.Table:
+        """The changes of a batch, which reads these tables."""
         ranges = ranges_of(1 if self.task.staged.is_single else count)
         merging = merging or ranges != self.ranges
         same = ranges == self.ranges
@@ -87,6 +88,7 @@ class StagedRun:
             tuple(self.shown),
             merging,
             False,
+            relations=relations,
         )
         return self._done(batch, self._job(batch))
 
@@ -151,6 +153,7 @@ def run_staged(
     ranges: Callable[[int], int] = lambda batch: 2,
     merging: Callable[[int], bool] = lambda batch: False,
     lose: Callable[[int], bool] = lambda batch: False,
+    relations: Callable[[DueTicks, bool], tuple[StoredRelation, ...]] = lambda due, is_first: (),
     **settings: Any,
 ) -> tuple[list[pa.Table], StagedRun]:
     """The changes of every batch, and the run at its end."""
@@ -158,5 +161,5 @@ def run_staged(
     for i, due in enumerate(batches_of(ticks, plan.step)):
         if lose(i):
             plan_stage._WORKER.states.clear()
-        found.append(run.batch(due, ranges(i), merging(i)))
+        found.append(run.batch(due, ranges(i), merging(i), relations(due, i == 0)))
     return found, run

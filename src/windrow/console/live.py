@@ -69,17 +69,21 @@ class Flow:
     def line(self) -> str:
         parts = [
             f"{self.rows_per_s:,.0f} rows/s",
-            f"{self.rows:,} rows",
+            _counted(self.rows, "row"),
         ]
         if self.answers or not self.ticks:
-            parts.append(f"{self.answers:,} windows answered")
+            parts.append(f"{_counted(self.answers, 'window')} answered")
         if self.ticks:
-            parts.append(f"{self.changes:,} changes in {self.ticks:,} ticks")
+            parts.append(f"{_counted(self.changes, 'change')} in {_counted(self.ticks, 'tick')}")
         if self.frontier:
             parts.append(f"frontier {_seconds(self.frontier)}")
         if self.dead_letters:
-            parts.append(f"{self.dead_letters:,} dead letters")
+            parts.append(_counted(self.dead_letters, "dead letter"))
         return "  ·  ".join(parts)
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _seconds(frontier: str) -> str:

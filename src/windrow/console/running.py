@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 import windrow
+from windrow.catalog.definitions import DERIVED
 from windrow.console.formats import AnswerOutput
 from windrow.console.interrupts import Interrupts
 from windrow.console.live import Flow, Progress
-from windrow.console.scripts import StatementScript, derived_plans, execute, print_outcome
+from windrow.console.scripts import StatementScript, derived_plans, execute, print_outcome, repeatable
 from windrow.console.tables import messages, output, print_answers, print_changes, print_summary, print_view, say
 from windrow.cql.statements import CreateQuery
 from windrow.errors import QuerySuspendedError
@@ -70,12 +71,13 @@ def execute_all(
     doing: str = "executing…",
     results: Console | None = None,
 ) -> None:
-    """Execute the statements of a script one by one and print the result of each, on `results` or standard output."""
+    """Execute the statements of a script one by one and print the result of each, on `results` or standard output.
+    The script may have been executed before on this state."""
     out, notes = results or output(), messages()
     for statement in script.statements:
         with Progress(doing, lines=False):
             result = interrupts.background(
-                lambda s=statement: execute(wr, s, script.text),  # type: ignore[misc]
+                lambda s=statement: execute(wr, repeatable(s), script.text),  # type: ignore[misc]
                 stop=_nothing,
             )
         print_outcome(out, notes, statement, result)
@@ -182,9 +184,9 @@ def _subscribe(wr: Windrow, name: str, take: Callable[[Any], None]) -> None:
 
 
 def _end_input(wr: Windrow) -> None:
-    """End the input of every stream that ran."""
+    """End the input of every stream that ran. Streams that are made by queries end with those that they are made of."""
     for row in wr.sql("SHOW STREAMS").rows():
-        if row["state"] == "stopped":
+        if row["state"] == "stopped" and row["source"] != DERIVED:
             wr.end_input(row["name"])
 
 

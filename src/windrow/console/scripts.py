@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from rich.console import Console
 
@@ -17,8 +17,10 @@ from windrow.cql.statements import (
     CreateDerivedStream,
     CreateQuery,
     CreateStream,
+    CreateTable,
     Describe,
     Explain,
+    InsertRows,
     Select,
     Show,
     Statement,
@@ -30,6 +32,9 @@ from windrow.result import Plan, Result
 
 if TYPE_CHECKING:
     from windrow.api import Windrow
+
+
+_Create: TypeAlias = CreateStream | CreateDerivedStream | CreateTable | CreateQuery
 
 
 @dataclass(frozen=True)
@@ -69,7 +74,7 @@ def execute(wr: Windrow, statement: Statement, text: str) -> Result | None:
     So a script may be run again on its state.
     """
     known = known_text(wr, statement)
-    if known is None or (isinstance(statement, CreateStream | CreateQuery) and statement.if_not_exists):
+    if known is None or (isinstance(statement, _Create) and statement.if_not_exists):
         return wr.execute(statement, text)
     if known != _wanted_text(wr, statement):
         if isinstance(statement, CreateStream) and _differs_in_leniency(wr, statement):
@@ -84,12 +89,19 @@ def execute(wr: Windrow, statement: Statement, text: str) -> Result | None:
     return None
 
 
+def repeatable(statement: Statement) -> Statement:
+    """The statement as a script has it that may be run again: INSERT leaves out rows that are there already."""
+    return replace(statement, is_repeatable=True) if isinstance(statement, InsertRows) else statement
+
+
 def known_text(wr: Windrow, statement: Statement) -> str | None:
-    """The text of the existing stream or query that has the statement's name; None if there is none."""
+    """The text of the existing stream, table or query that has the statement's name; None if there is none."""
     manager = wr._engine.manager
-    if isinstance(statement, CreateStream):
-        stream = manager.streams.get(statement.name.lower())
-        return None if stream is None else _text(resolve_stream(stream.definition.statement))
+    if isinstance(statement, CreateStream | CreateDerivedStream):
+        return _stream_text(wr, statement.name)
+    if isinstance(statement, CreateTable):
+        table = wr._engine.tables.definition(statement.name)
+        return None if table is None else _text(table.statement)
     if isinstance(statement, CreateQuery):
         for name, (_, query) in manager.queries().items():
             if name.lower() == statement.name.lower():
@@ -99,6 +111,16 @@ def known_text(wr: Windrow, statement: Statement) -> str | None:
     return None
 
 
+def _stream_text(wr: Windrow, name: str) -> str | None:
+    stream = wr._engine.manager.streams.get(name.lower())
+    if stream is None:
+        return None
+    plan = wr._engine.plans.behind(stream)
+    if plan is not None and plan.derived is not None:
+        return _text(plan.derived)
+    return _text(resolve_stream(stream.definition.statement))
+
+
 def _wanted_text(wr: Windrow, statement: Statement) -> str:
     """The text to compare with that of the existing stream or query."""
     return _text(_completed(wr, statement) if isinstance(statement, CreateStream) else statement)
@@ -106,17 +128,19 @@ def _wanted_text(wr: Windrow, statement: Statement) -> str:
 
 def _differs_in_leniency(wr: Windrow, statement: CreateStream) -> bool:
     definition = wr._engine.manager.stream(statement.name).definition
-    return definition.differs_in_leniency(_completed(wr, statement))
+    return not definition.is_derived and definition.differs_in_leniency(_completed(wr, statement))
 
 
 def _completed(wr: Windrow, statement: CreateStream) -> CreateStream:
     """The statement with what the existing stream of its name says of paths, format and columns."""
     stream = wr._engine.manager.streams.get(statement.name.lower())
-    return statement if stream is None else as_completed(statement, resolve_stream(stream.definition.statement))
+    if stream is None or stream.definition.is_derived:
+        return statement
+    return as_completed(statement, resolve_stream(stream.definition.statement))
 
 
 def _text(statement: Statement) -> str:
-    if isinstance(statement, CreateStream | CreateQuery):
+    if isinstance(statement, _Create):
         statement = replace(statement, name=statement.name.lower(), if_not_exists=False)
     if isinstance(statement, CreateQuery):
         statement = replace(statement, or_replace=False)
@@ -124,8 +148,10 @@ def _text(statement: Statement) -> str:
 
 
 def _kind(statement: Statement) -> tuple[str, str]:
-    assert isinstance(statement, CreateStream | CreateQuery)
-    return "stream" if isinstance(statement, CreateStream) else "query", statement.name
+    assert isinstance(statement, _Create)
+    if isinstance(statement, CreateTable):
+        return "table", statement.name
+    return "query" if isinstance(statement, CreateQuery) else "stream", statement.name
 
 
 def print_outcome(out: Console, notes: Console, statement: Statement, result: Result | None) -> None:
@@ -171,7 +197,10 @@ def explanations_on(wr: Windrow, statements: Iterable[Statement], text: str) -> 
             texts.append(_explain(wr, Explain(statement), text))
         elif isinstance(statement, Explain):
             texts.append(_explain(wr, statement, text))
-        elif not (isinstance(statement, CreateStream) and known_text(wr, statement) == _wanted_text(wr, statement)):
+        elif not (
+            isinstance(statement, CreateStream | CreateTable)
+            and known_text(wr, statement) == _wanted_text(wr, statement)
+        ):
             raise UnsupportedError(
                 f"explain --state changes nothing, so it cannot execute: {to_text(statement)}",
                 remedy="Give queries only; or leave out --state, and the script gets a temporary state.",

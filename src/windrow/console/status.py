@@ -20,7 +20,7 @@ from windrow.catalog.snapshot import CATALOG, CatalogSnapshot
 from windrow.console.tables import print_table, say
 from windrow.cql import parse_one
 from windrow.cql.dialect import window_of
-from windrow.cql.statements import CreateQuery, CreateStream
+from windrow.cql.statements import CreateQuery, CreateStream, CreateTable
 from windrow.engine.store.progress_rows import ProgressRows
 from windrow.plan.bind_window import bind_window
 from windrow.types import SqlType, point_text
@@ -67,6 +67,16 @@ class PlanStatus:
 
 
 @dataclass(frozen=True)
+class TableStatus:
+    """A table: the stream that feeds it, if any, and how many changes it has seen."""
+
+    name: str
+    is_retroactive: bool
+    stream: str | None
+    changes: int
+
+
+@dataclass(frozen=True)
 class StateStatus:
     """A state directory: who has it open, what it holds, and its size in bytes."""
 
@@ -76,6 +86,7 @@ class StateStatus:
     streams: tuple[StreamStatus, ...]
     queries: tuple[QueryStatus, ...]
     plans: tuple[PlanStatus, ...] = ()
+    tables: tuple[TableStatus, ...] = ()
 
     @property
     def last_commit(self) -> float | None:
@@ -97,6 +108,7 @@ def status_of(directory: Path) -> StateStatus:
             tuple(_stream(row, definitions[row["name"]], ProgressRows(catalog)) for row in streams),
             tuple(_query(row, definitions[row["stream"]]) for row in queries),
             tuple(_plan(row, catalog) for row in catalog.rows("SELECT * FROM plans ORDER BY id")),
+            tuple(_table(row) for row in catalog.rows("SELECT * FROM relations ORDER BY id")),
         )
     finally:
         catalog.close()
@@ -152,6 +164,11 @@ def _plan(row: Row, catalog: CatalogSnapshot) -> PlanStatus:
     )
 
 
+def _table(row: Row) -> TableStatus:
+    statement = cast(CreateTable, parse_one(row["statement"]))
+    return TableStatus(row["name"], statement.retroactive, statement.stream, row["seq"])
+
+
 def _axis_type(row: Row, definition: StreamDef) -> SqlType:
     """The type of a query's window attribute; an older version did not save it."""
     if row["axis_type"] is not None:
@@ -168,7 +185,7 @@ def _state(query: QueryStatus | PlanStatus) -> str:
 
 
 def print_status(console: Console, status: StateStatus) -> None:
-    """A line about the state, and tables of its streams and queries."""
+    """A line about the state, and a table each of its streams, tables and queries."""
     now_s, head = time.time(), f"{status.directory}: {status.owner}"
     if status.last_commit is not None:
         head += f"; last commit {_ago(now_s, status.last_commit)}"
@@ -207,7 +224,16 @@ def print_status(console: Console, status: StateStatus) -> None:
         }
         for p in status.plans
     ]
-    for rows in (streams, queries, plans):
+    tables = [
+        {
+            "table": t.name,
+            "kind": "retroactive" if t.is_retroactive else "non retroactive",
+            "fed by": t.stream or "statements",
+            "changes": t.changes,
+        }
+        for t in status.tables
+    ]
+    for rows in (streams, tables, queries, plans):
         if rows:
             print_table(console, pa.table({name: [row[name] for row in rows] for name in rows[0]}))
 
@@ -225,6 +251,7 @@ def status_json(status: StateStatus) -> str:
         "streams": streams,
         "queries": queries,
         "continuous_queries": [asdict(one) for one in status.plans],
+        "tables": [asdict(one) for one in status.tables],
     }
     return json.dumps(found)
 

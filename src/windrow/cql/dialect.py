@@ -20,9 +20,10 @@ from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import TokenType
 
 from windrow.cql.names import quote_text
-from windrow.cql.tokens import Cursor
+from windrow.cql.tokens import Cursor, place_at
 from windrow.cql.window_clause import WindowClause
 from windrow.cql.window_syntax import parse_window, window_text
+from windrow.errors import ParseError
 
 
 class StreamTable(exp.Table):
@@ -128,6 +129,7 @@ class CqlParser(SparkParser):
     """
 
     STRICT_CAST = True
+    ADD_JOIN_ON_TRUE = False
     FUNCTIONS = {
         **{name: SparkParser.FUNCTIONS[name] for name in _TYPED_FUNCTIONS},
         **{name: _with_unit(name) for name in _UNIT_FUNCTIONS},
@@ -155,6 +157,31 @@ class CqlParser(SparkParser):
         made = RelationToStream(this=word.text.upper(), expressions=self._parse_expressions(), restore=True)
         self._match_r_paren()
         return made.update_positions(word)
+
+    def _parse_join(self, *args: Any, **more: Any) -> Any:
+        word = self._curr
+        made = super()._parse_join(*args, **more)
+        if made is None or word.token_type == TokenType.COMMA or isinstance(made.this, (exp.Lateral, exp.Unnest)):
+            return made
+        if any(made.args.get(name) for name in ("on", "using", "method")) or made.args.get("kind") == "CROSS":
+            return made
+        is_inner = not made.args.get("side") and made.args.get("kind") in (None, "", "INNER")
+        if not (is_inner and self._has_where()):
+            raise ParseError(
+                "a JOIN needs a condition",
+                place=place_at(self.sql, word.start, word.end + 1),
+                remedy="Write ON a.k = b.k behind it, or USING (k). For every pair of rows write CROSS JOIN.",
+            )
+        return made
+
+    def _has_where(self) -> bool:
+        """Whether the SELECT that is read has a WHERE further on, which may have the condition of a JOIN."""
+        depth = 0
+        for token in self._tokens[self._index :]:
+            depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
+            if depth < 0 or (not depth and token.token_type == TokenType.WHERE):
+                return depth == 0
+        return False
 
     def _parse_column_parts_fast(self) -> Any:
         # sqlglot would take ISTREAM for a column that is called RESTORE.

@@ -57,6 +57,7 @@ _EMITS = (
 )
 _SHOWN = ("STREAMS", "QUERIES", "SHARING", "TABLES", "SETTINGS")
 _KINDS = ("STREAM", "QUERY", "TABLE")
+_AFTER_NAMES = ("AS", "SELECT", "WITH", "FROM", "WHERE", "INTO")
 _MAX_PRIORITY = 1_000_000
 MAX_STATEMENT = 1_000_000
 """The most characters of a statement."""
@@ -120,7 +121,7 @@ def _create(cursor: Cursor) -> CreateStream | CreateDerivedStream | CreateTable 
         return _create_or_replace(cursor)
     if cursor.take("STREAM"):
         exists = _if_not_exists(cursor)
-        name = _object_name(cursor, "a name for the stream")
+        name = _new_name(cursor, "a name for the stream")
         if cursor.take("AS"):
             return _derived_stream(cursor, name, exists)
         return parse_create_stream(cursor, name, exists)
@@ -129,7 +130,7 @@ def _create(cursor: Cursor) -> CreateStream | CreateDerivedStream | CreateTable 
         return _create_query(cursor, exists)
     if cursor.take("TABLE"):
         exists = _if_not_exists(cursor)
-        return parse_create_table(cursor, _object_name(cursor, "a name for the table"), exists)
+        return parse_create_table(cursor, _new_name(cursor, "a name for the table"), exists)
     raise cursor.unexpected("STREAM, TABLE or QUERY after CREATE", _KINDS)
 
 
@@ -169,6 +170,19 @@ def _if_not_exists(cursor: Cursor) -> bool:
     return True
 
 
+def _new_name(cursor: Cursor, what: str) -> str:
+    """Read the name of a new stream, query or table; a word that goes on with the statement shows that the
+    name is missing."""
+    token = cursor.peek()
+    if token is not None and cursor.word() in _AFTER_NAMES:
+        word = cursor.source(token)
+        raise cursor.error(
+            f"'{word}' is a keyword, and cannot be a name as it stands",
+            remedy=f"Write it in back quotes, `{word}`, or take another name.",
+        )
+    return _object_name(cursor, what)
+
+
 def _object_name(cursor: Cursor, what: str) -> str:
     """Read the name of a stream, query or table. It has one part, as the catalog has no schemas."""
     name = cursor.name(what)
@@ -192,7 +206,7 @@ def _is_tick(cursor: Cursor) -> bool:
 
 
 def _create_query(cursor: Cursor, if_not_exists: bool) -> CreateQuery:
-    name = _object_name(cursor, "a name for the query")
+    name = _new_name(cursor, "a name for the query")
     cursor.expect("AS", remedy=_TO_WRITE)
     body = _tail_start(cursor)
     select = parse_select(cursor, until=body)

@@ -29,6 +29,10 @@ _KEYWORDS = (
 ).split()
 _OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET)
 _CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET)
+_AFTER_LISTS = (
+    *(*_CLOSING, TokenType.FROM, TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.ORDER_BY),
+    *(TokenType.UNION, TokenType.EXCEPT, TokenType.INTERSECT),
+)
 _TO_CLOSE = {
     "(": "Write ) where it ends.",
     "[": "Write ] where the window ends, as in [RANGE 10 MINUTES SLIDE 1 MINUTE].",
@@ -70,6 +74,7 @@ def parse_query(cursor: Cursor, until: int) -> exp.Select | exp.SetOperation:
         raise cursor.error(f"the query is too long: more than {MAX_TOKENS:,} words and symbols")
     _check_brackets(tokens, cursor.text)
     _check_windows(tokens, cursor.text)
+    _check_commas(tokens, cursor.text)
     place = place_at(cursor.text, tokens[0].start, tokens[0].end + 1)
     try:
         tree = _read(tokens, cursor.text)
@@ -179,6 +184,8 @@ def _check_windows(tokens: list[Token], text: str) -> None:
     for index, token in enumerate(tokens):
         if token.token_type != TokenType.L_PAREN:
             continue
+        if cursor.word(index + 1) in ("RANGE", "ROWS") and cursor.word(index - 1) not in ("OVER", "AS"):
+            _refuse_parentheses(cursor, index)
         words = [cursor.word(index - 1)]
         if cursor.word(index - 2) == "WINDOW":
             words = ["WINDOW", *words]
@@ -189,6 +196,30 @@ def _check_windows(tokens: list[Token], text: str) -> None:
                 f"{name}{' ' * (len(words) - 1)}(…) is not how Windrow writes a window",
                 place=place,
                 remedy=f"{_OTHERS_WINDOWS[name]} See docs/coming_from.md.",
+            )
+
+
+def _refuse_parentheses(cursor: Cursor, index: int) -> None:
+    """Refuse a window in parentheses: a number follows RANGE or ROWS."""
+    behind = cursor.peek(index + 2)
+    if behind is not None and behind.token_type == TokenType.NUMBER:
+        word = cursor.word(index + 1)
+        raise ParseError(
+            "a window stands in brackets, not in parentheses",
+            place=_place(cursor.text, cursor.tokens[index]),
+            remedy=f"Write [{word} {behind.text} …] behind the stream's name.",
+        )
+
+
+def _check_commas(tokens: list[Token], text: str) -> None:
+    """Refuse a comma that nothing follows, which sqlglot skips."""
+    for token, behind in zip(tokens, [*tokens[1:], None], strict=True):
+        if token.token_type == TokenType.COMMA and (behind is None or behind.token_type in _AFTER_LISTS):
+            before = "the end" if behind is None else f"'{text[behind.start : behind.end + 1]}'"
+            raise ParseError(
+                f"a comma stands before {before}",
+                place=_place(text, token),
+                remedy="Leave it out, or write what should follow it.",
             )
 
 

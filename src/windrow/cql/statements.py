@@ -93,12 +93,14 @@ class CreateTable:
 
 @dataclass(frozen=True)
 class InsertRows:
-    """INSERT INTO table [(columns)] VALUES … or SELECT …; no `columns`: all, in their order."""
+    """INSERT INTO table [(columns)] VALUES … or SELECT …; no `columns`: all, in their order. `is_repeatable`: rows that
+    the table has already with the same values are left out. No clause says so: a script that may be run again does."""
 
     table: str
     columns: tuple[str, ...]
     rows: tuple[tuple[exp.Expr, ...], ...] = ()
     select: exp.Expr | None = None
+    is_repeatable: bool = False
 
     def __post_init__(self) -> None:
         if bool(self.rows) == (self.select is not None):

@@ -24,6 +24,10 @@ _UNCLOSED = re.compile(r"Missing (.+) from \d+:(\d+)")
 _WORD = re.compile(r"[^\W\d]\w*")
 _QUOTED = re.compile(r"(?<!\()'([^']+)'")
 _CLAUSE = re.compile(r"\b[A-Z][A-Z_]+(?: [A-Z_]+)*\b")
+_TAKEN = re.compile(r"^(?:stream|table|query) '[^']+' exists already|^there is a (?:stream|table|query) '[^']+'")
+"""A message that a name cannot be given to something new."""
+_BEFORE_A_NAME = {"STREAM", "TABLE", "QUERY", "EXISTS"}
+"""The words before the name in CREATE; EXISTS is that of IF NOT EXISTS."""
 
 
 def place_at(text: str, start: int, end: int | None = None) -> Place:
@@ -57,12 +61,14 @@ def named_place(message: str, text: str, dialect: Dialect) -> Place | None:
     """The place of the words that an error message names, for errors found after parsing.
 
     These are the first quoted words that occur in the text, or else the first words in capitals (a clause). If they
-    occur several times in one statement, the last is meant (a column is declared before it is used). None if they do
-    not occur, or in several statements of a script.
+    occur several times in one statement, the last is meant (a column is declared before it is used); of a name that
+    exists already, the place where it is created. None if they do not occur, or in several statements of a script.
     """
-    tokens = tokenize(text, dialect)
+    tokens, is_taken = tokenize(text, dialect), _TAKEN.search(message) is not None
     for phrase in _QUOTED.findall(message) + _CLAUSE.findall(message)[:1]:
         spans = [span for start in range(len(tokens)) if (span := _phrase_at(tokens, start, phrase.lower()))]
+        if is_taken:
+            spans = [span for span in spans if span[0] and tokens[span[0] - 1].text.upper() in _BEFORE_A_NAME]
         if spans and not any(t.token_type == TokenType.SEMICOLON for t in tokens[spans[0][0] : spans[-1][0]]):
             first, last = spans[-1]
             return place_at(text, tokens[first].start, tokens[last].end + 1)

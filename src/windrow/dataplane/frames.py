@@ -22,8 +22,13 @@ _NAME = re.compile(r"`([^`]*)`")
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
+def whole(table: pa.Table) -> pa.Table:
+    """The table in one chunk: Spark loses rows of one that begins with several empty chunks."""
+    return table.combine_chunks()
+
+
 def frame_of(spark: SparkSession, table: pa.Table, partitions: int | None) -> DataFrame:
-    df = spark.createDataFrame(table)
+    df = spark.createDataFrame(whole(table))
     return df if partitions is None else df.repartition(partitions)
 
 
@@ -78,7 +83,7 @@ def _views(spark: SparkSession, tables: Mapping[str, pa.Table]) -> Iterator[None
     try:
         for name, table in tables.items():
             schema = from_arrow_schema(table.schema, prefer_timestamp_ntz=True)
-            spark.createDataFrame(table, schema=schema).createOrReplaceTempView(quote_name(name))
+            spark.createDataFrame(whole(table), schema=schema).createOrReplaceTempView(quote_name(name))
         yield
     finally:
         for name in tables:

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from windrow.cql.names import quote_name
 from windrow.cql.statements import Options
 from windrow.dataplane.frames import translated
-from windrow.dataplane.sources.paths import resolve
+from windrow.dataplane.sources.paths import check_loaded, resolve
 from windrow.errors import SourceError, TableError
 from windrow.types import SqlType
 
@@ -52,6 +52,7 @@ def file_rows(
     """The rows of files, with the columns of a table. CSV has a header unless an option says otherwise; then columns
     are taken in their order. Raises if a column is missing or a value does not fit its type."""
     given = {**_DEFAULTS[form], **({"sep": "\t"} if path.endswith(".tsv") else {}), **dict(options)}
+    check_loaded(table, resolve(path))
     with translated():
         frame = spark.read.format(form).options(**given).load(resolve(path))
         names = {name.lower(): name for name in frame.columns}

@@ -64,7 +64,7 @@ class Engine:
             opened.plans.all,
         )
         self.plan_ticker.recover(opened.plans.all())
-        self.plan_reads = PlanReads(opened.plan_commits)
+        self.plan_reads = PlanReads(opened.plan_commits, refuse_closed=opened.lifecycle.refuse_closed)
         opened.stores.on_failure = self._suspend_reader
         self.feeder = TableFeeder(
             opened.tables.commits,
@@ -85,7 +85,12 @@ class Engine:
         swaps = self._swaps()
         self._reoptimizer = Reoptimizer(opened.manager, opened.plans, swaps, lambda: opened.settings)
         changes = QueryChanges(
-            opened.manager, opened.plans, opened.plan_commits, swaps, lambda query: self.ticks.settle(query)
+            opened.manager,
+            opened.plans,
+            opened.plan_commits,
+            swaps,
+            lambda query: self.ticks.settle(query),
+            self.feeder.feed,
         )
         self.statements = Statements(opened, self.ticks, self.inputs, self.running, self.ticker.finisher, changes)
         self.reads = AnswerReader(

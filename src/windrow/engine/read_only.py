@@ -99,7 +99,8 @@ class ReadOnlyState:
         self._on_demand = SparkOnDemand(spark, master, self.settings)
         self.manager = self._manager()
         expressions = cast(Any, None)  # only changes need them
-        self.tables = TableManager(TableCommits(self.catalog, self.blocks), expressions, lambda: self.spark)
+        commits = TableCommits(self.catalog, self.blocks, lambda: self.settings.integer("broadcast_table_bytes"))
+        self.tables = TableManager(commits, expressions, lambda: self.spark)
         self.plan_commits = PlanCommits(self.catalog, self.blocks)
         self.stores = WindowStores(self.catalog, self.blocks)
         self.plans = PlanManager(self.manager, self.plan_commits, self.stores, self.tables)

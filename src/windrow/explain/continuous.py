@@ -27,6 +27,7 @@ from windrow.explain.operators import (
     order_text,
     reads_store,
 )
+from windrow.explain.table_notes import table_note
 from windrow.explain.tree import ExplainedPlan, PlanBox, bytes_text, count_text, seconds_text
 from windrow.operators.layouts.choosing import is_chosen
 from windrow.operators.scan import needs_history, reach
@@ -44,6 +45,7 @@ from windrow.plan.algebra.nodes import (
     SemiJoin,
     Streaming,
     StreamWindow,
+    TableScan,
     ToStream,
     Window,
     WindowExpiry,
@@ -146,13 +148,17 @@ class _Boxes:
     # -- state -----------------------------------------------------------------------------------
 
     def _keeps(self, one: Annotated, path: str) -> list[Note]:
-        store = [("keeps", self._store(one))] if isinstance(one.node, Window) else []
+        store = [("keeps", self._store(one))] if isinstance(one.node, Window) else self._tables_read(one.node, path)
         if isinstance(one.node, Join | SemiJoin | OuterJoin):
             return self._joined(one.node, path)
         mine = [p for p in self._tables if p == path or (p.startswith(f"{path}/") and not p.endswith("/old"))]
         strict = any(is_strict(below) for below in one.node.inputs)
         kept = [(p, kept_rows(one.node, p[len(path) + 1 :])) for p in mine]
         return [*store, *(("keeps", self._table(p, what, strict and what == LIVE_ROWS)) for p, what in kept)]
+
+    def _tables_read(self, node: Node, path: str) -> list[Note]:
+        uses = () if self._running is None or not isinstance(node, TableScan) else self._running.query.tables
+        return [("reads", table_note(self._plan, use)) for use in uses if use.path == path]
 
     def _joined(self, node: Join | SemiJoin | OuterJoin, path: str) -> list[Note]:
         """Where a join has the earlier rows of its inputs."""

@@ -102,16 +102,20 @@ def _stream_window(node: StreamWindow, names: ColumnNames, kind: SqlType) -> Des
     where = "" if node.predicate is None else f" WHERE {plain_sql(node.predicate)}"
     columns = ", ".join(plain_sql(one.sql) for one in node.columns) or "no column"
     how = f"Spark stores {columns} on arrival, by {node.attribute}"
-    name = names.stream(node)
-    stream = name if name.partition("#")[0] == node.stream else f"{node.stream} AS {name}"
-    return "Window", f"{stream} {window_text(node.lifetime, kind)}{where}", how
+    return "Window", f"{_called(node, names)} {window_text(node.lifetime, kind)}{where}", how
 
 
 def _rows_window(node: RowsWindow, names: ColumnNames, kind: SqlType) -> Described:
     by = f" PARTITION BY {names.columns(node.partition)}" if node.partition else ""
     columns = ", ".join(plain_sql(one.sql) for one in node.columns) or "no column"
     how = f"the last by {node.attribute} and order of arrival; Spark stores {columns} on arrival"
-    return "Window", f"{names.stream(node)} [ROWS {node.size}{by}]", how
+    return "Window", f"{_called(node, names)} [ROWS {node.size}{by}]", how
+
+
+def _called(node: StreamWindow | RowsWindow, names: ColumnNames) -> str:
+    """The stream of a window, with the alias that it goes by in the plan."""
+    name = names.stream(node)
+    return name if name.partition("#")[0] == node.stream else f"{node.stream} AS {name}"
 
 
 def _filter(node: Filter, names: ColumnNames, kind: SqlType) -> Described:

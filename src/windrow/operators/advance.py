@@ -98,7 +98,9 @@ class Advance:
     state: PlanState
     parts: tuple[StatePart, ...]
     edges: Mapping[str, Edge] = field(default_factory=dict)
-    """By path, the outputs that were asked for."""
+    """By path, the outputs that were asked for. Their `overflows` are those of all nodes below, too."""
+    overflows: int = 0
+    """How many values are NULL because they do not fit."""
 
 
 def advance(
@@ -140,6 +142,7 @@ class Emission:
     state: PlanState
     parts: tuple[StatePart, ...]
     edges: Mapping[str, Edge] = field(default_factory=dict)
+    overflows: int = 0
 
 
 def emit(
@@ -159,7 +162,7 @@ def emit(
     run = _Run(plan, state, inputs, batch, meter, given, relations or {}, asked, windows=stage.first)
     run.on_grid(stage.at_instants)
     edge = run.edge(stage.node, stage.path)
-    return Emission(edge, run.state_after, tuple(run.parts), run.edges)
+    return Emission(edge, run.state_after, tuple(run.parts), run.edges, run.overflows)
 
 
 def joined(join: Join, inputs: Mapping[int, StreamRows], due: DueTicks, kernel: Kernel, has_until: bool) -> Edge:
@@ -185,6 +188,7 @@ class _Run:
     after: dict[str, StateTable] = field(default_factory=dict)
     parts: list[StatePart] = field(default_factory=list)
     windows: int = 0
+    overflows: int = 0
     ticks: DueTicks = field(init=False)
 
     def __post_init__(self) -> None:
@@ -219,15 +223,20 @@ class _Run:
         """The new rows of a node, metered."""
         if path in self.given:
             self.windows += windows_below(node)
-            return self.given[path]
-        started = time.perf_counter()
-        edge = self._edge(node, path)
+            return self._counted(self.given[path])
+        started, before = time.perf_counter(), self.overflows
+        edge = self._counted(self._edge(node, path))
         # Table.nbytes would be exact for slices, and costs a hundred times as much.
         nbytes = edge.rows.get_total_buffer_size()
         self.meter.add(path, edge.rows.num_rows, nbytes, time.perf_counter() - started)
         if path in self.asked:
-            self.edges[path] = edge
+            self.edges[path] = replace(edge, overflows=self.overflows - before)
         return edge
+
+    def _counted(self, edge: Edge) -> Edge:
+        """The edge without its overflows, which are counted once: operators above may hand them on."""
+        self.overflows += edge.overflows
+        return replace(edge, overflows=0) if edge.overflows else edge
 
     def _edge(self, node: Node, path: str) -> Edge:
         if isinstance(node, StreamWindow):
@@ -369,12 +378,14 @@ class _Run:
 
     def result(self, reported: Reported) -> Advance:
         self._keep(reported.tables, reported.parts)
-        return Advance(reported.changes, self.state_after, tuple(self.parts), self.edges)
+        return Advance(reported.changes, self.state_after, tuple(self.parts), self.edges, self.overflows)
 
     @property
     def state_after(self) -> PlanState:
+        """Without empty tables, unless their layout was chosen: the durable parts that follow have the same one."""
         tables = {**self.state.tables, **self.after}
-        return PlanState({path: table for path, table in tables.items() if table.count}, self.batch.due.upto)
+        kept = {path: table for path, table in tables.items() if table.count or table.departures is not None}
+        return PlanState(kept, self.batch.due.upto)
 
 
 def _depth(node: Node) -> int:

@@ -61,7 +61,7 @@ def distinct(node: Distinct, edge: Edge, path: str, state: Keyed, batch: TickBat
     kept, gone = taken(after, stays), taken(after, ~stays & held)
     return Outcome(
         Edge(out, node.schema),
-        {path: state.put(kept, at)},
+        {path: state.updated(kept, at[stays], at[~stays & held])},
         tuple(state.cut(path, gone_rows(kept, gone), due.before, due.upto)),
     )
 

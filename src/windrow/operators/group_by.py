@@ -12,13 +12,14 @@ Over strict input, what is withdrawn is taken away, too, and its cell goes into 
 aggregates that cannot be subtracted are computed from the rows that are alive (`strict/group_by.py`).
 
 A changed group gives its old row with COUNT −1 and its new row with COUNT 1 at the tick; values are compared as shown.
+A new row counts the sums in it that are NULL because they do not fit.
 Over INTERNAL windows rows are only ever added (section 3.3.2).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -90,11 +91,13 @@ def grouped(
         every = flow.every(held.numbers)
         ranges = CellRanges.of(slots, every, held.index(longs(every.column(GROUP))), flow.in_order)
         totals |= recomputed_totals(calls.recomputed, ranges, slots.group.size)
-    shown = pa.table(columns_at(calls, totals, ranges, slots.group.size), [a.column.sql for a in node.aggregates])
+    columns, unfit = columns_at(calls, totals, ranges, slots.group.size)
+    shown = pa.table(columns, [a.column.sql for a in node.aggregates])
     present = totals[PRESENCE][0] > 0 if node.keys else np.ones(slots.group.size, bool)
-    changes = _changes(slots, shown, present, held, node)
+    changes, into = _changes(slots, shown, present, held, node)
     rows, gone, replaced = _after(calls, slots, totals, shown, present, held)
     out = _only_added(node, changes, batch) if is_internal else Edge(changes, node.schema, is_strict=True)
+    out = replace(out, overflows=int(unfit[into].sum()))
     parts = groups.cut(path, gone_rows(rows, gone), due.before, due.upto)
     return Outcome(out, {path: groups.put(rows, replaced)}, tuple(parts))
 
@@ -261,8 +264,8 @@ def _totals(calls: GroupCalls, slots: Slots, held: _Held, new: NewCells, going: 
     )
 
 
-def _changes(slots: Slots, shown: pa.Table, present: Mask, held: _Held, node: GroupBy) -> pa.Table:
-    """What each slot withdraws and adds, compared with the row of its group before it."""
+def _changes(slots: Slots, shown: pa.Table, present: Mask, held: _Held, node: GroupBy) -> tuple[pa.Table, Points]:
+    """What each slot withdraws and adds, compared with the row of its group before it; and the slots that add."""
     names = shown.column_names
     old = np.flatnonzero(held.at >= 0)
     both = pa.concat_tables([held.rows.select(names), shown]).combine_chunks() if names else None
@@ -286,7 +289,7 @@ def _changes(slots: Slots, shown: pa.Table, present: Mask, held: _Held, node: Gr
     if both is not None:
         values = taken(both, np.concatenate([previous[out], into + old.size]))
         columns |= {name: values.column(name) for name in names}
-    return made_at(pa.table(columns), slots.tick[at], np.repeat((-1, 1), (out.size, into.size)))
+    return made_at(pa.table(columns), slots.tick[at], np.repeat((-1, 1), (out.size, into.size))), into
 
 
 def _after(

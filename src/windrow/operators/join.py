@@ -96,7 +96,8 @@ class Reused:
         """The rows with wanted values: looked up where these are all that they have, or else looked through."""
         schema, names = distinct_schema(self.distinct), [column.sql for column in self.distinct.schema]
         if [name for name, _ in wanted] == names and len(names) == 1:
-            at = self.state.find([wanted[0][1]], len(wanted[0][1]))
+            values = pc.unique(wanted[0][1])
+            at = self.state.find([values], len(values))
             return self.state.take(at[at >= 0], schema)
         rows = self.state.flagged(_STANDS, schema)
         for name, values in wanted:
@@ -120,7 +121,7 @@ def join(node: Join, new: Sequence[Edge], old: Sequence[Stored | Kept | Reused],
     sides = []
     for i, (edge, before) in enumerate(zip(new, old, strict=True)):
         others = [j for j in range(len(new)) if j != i and new[j].rows.num_rows]
-        wanted = [_distinct([own[j][k] for j in others]) for k in range(len(node.keys))]
+        wanted = [_joint([own[j][k] for j in others]) for k in range(len(node.keys))]
         met = before.met(keys[i], wanted, batch) if others else Edge(edge.rows.slice(0, 0), edge.schema)
         sides.append(_Side.of(met, edge, keys[i], own[i], kernel))
     ends = [EXP, *([UNTIL] if batch.has_until else [])]
@@ -208,8 +209,8 @@ def _keys(edge: Edge, keys: Sequence[exp.Expr], kernel: Kernel) -> list[pa.Array
     return [normal(column) for column in kernel.evaluate(keys, types_of(edge.schema), edge.rows)]
 
 
-def _distinct(columns: Sequence[pa.Array]) -> pa.Array:
-    return pc.unique(pa.chunked_array(columns)) if columns else pa.array([])
+def _joint(columns: Sequence[pa.Array]) -> pa.Array:
+    return pa.concat_arrays(columns) if columns else pa.array([])
 
 
 def _met(edge: Edge, wanted: Sequence[tuple[exp.Expr, pa.Array]], batch: TickBatch) -> Edge:

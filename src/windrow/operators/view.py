@@ -144,6 +144,11 @@ def by_expiration(view: pa.Table, width: int) -> list[tuple[int, pa.Table]]:
     return [(int(ends[lo:hi].max()), rows.slice(lo, hi - lo)) for lo, hi in pieces]
 
 
+def first_end(view: pa.Table) -> int:
+    """When the first row of a view ends."""
+    return int(_ends(view).min(initial=NEVER))
+
+
 def last_end(view: pa.Table) -> int:
     """When the last row of a view ends."""
     return int(_ends(view).max()) if view.num_rows else POINT_MIN

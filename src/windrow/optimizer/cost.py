@@ -48,6 +48,9 @@ from windrow.plan.algebra.nodes import (
     WindowExpiry,
 )
 
+LEAST_GAIN = 0.95
+"""Estimates are rough: a plan that costs more than this part of the given one is not worth a change."""
+
 SCAN = 0.02
 """Looking through one row of state at a tick, in rows handled: a hash and a bit, over a whole column."""
 
@@ -156,16 +159,20 @@ def _costed(one: Annotated, estimator: Estimator, step: int) -> CostedOperator:
     output = estimator.of(one.node)
     strict = tuple(below.state is UpdatePattern.STR for below in one.inputs)
     found = COSTS[type(one.node)](_Operator(one.node, inputs, output, strict, step, estimator))
-    starting = _milliseconds(one.node, any(strict)) * ROWS_PER_MS / step
+    starting = _milliseconds(one.node, one.inputs, any(strict)) * ROWS_PER_MS / step
     return CostedOperator(one, replace(found, starting=starting), output)
 
 
-def _milliseconds(node: Node, is_strict: bool) -> float:
+def _milliseconds(node: Node, inputs: Sequence[Annotated], is_strict: bool) -> float:
     """What an operator costs at a tick whatever its rows are: CPU time with ten rows a tick. Those of count-based
     windows, windows over sub-queries and joins with tables are taken to be like others."""
     if isinstance(node, Join):
         by_statement = node.condition is not None or not node.keys
-        return 8.5 if is_strict else 5.0 if by_statement else 0.6
+        return (8.5 if by_statement else 4.5) if is_strict else 5.0 if by_statement else 0.6
+    if isinstance(node, SemiJoin | OuterJoin):
+        by_statement = node.condition is not None or not node.keys
+        kept = sum(keeps_rows(node, i, below.node) for i, below in enumerate(inputs))
+        return STARTING_MS[type(node)] + KEPT_MS * kept + (STATEMENT_MS if by_statement else 0.0)
     if isinstance(node, Project):
         return 0.0 if all(one.is_renamed for one in node.columns) else 2.3
     if isinstance(node, Distinct):
@@ -173,14 +180,17 @@ def _milliseconds(node: Node, is_strict: bool) -> float:
     return STARTING_MS[type(node)]
 
 
+KEPT_MS, STATEMENT_MS = 1.5, 3.0
+"""What an input adds whose rows a semi-join or an outer join keeps itself, and what a condition adds that SQL tests."""
+
 STARTING_MS: dict[type[Node], float] = {
     StreamWindow: 0.0,
     RowsWindow: 1.7,
     TableScan: 0.0,
     Filter: 1.8,
     MergeUnion: 0.1,
-    SemiJoin: 5.0,
-    OuterJoin: 11.0,
+    SemiJoin: 2.2,
+    OuterJoin: 3.6,
     NrrJoin: 5.0,
     SetOperation: 2.7,
     GroupBy: 3.5,

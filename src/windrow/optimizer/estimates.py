@@ -9,7 +9,7 @@ does the last one that goes. So λ₂ q N₁ / D rows per point are withdrawn be
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import exp as exp_
 from math import expm1
 
@@ -22,8 +22,10 @@ from windrow.optimizer.facts import (
     UNBOUNDED_WINDOWS,
     Facts,
     StreamFacts,
+    sampled,
 )
 from windrow.optimizer.join_order import JoinCondition, JoinInput, matches_of
+from windrow.optimizer.samples import ValueSample, firsts, matched, meeting
 from windrow.plan.algebra.nodes import (
     Distinct,
     Filter,
@@ -59,12 +61,13 @@ MATCHED_LEAST, MATCHED_MOST = 0.05, 0.95
 @dataclass(frozen=True)
 class EdgeEstimate:
     """Rows per point, rows alive at an instant, and distinct values by column (`c7`) among the latter. `withdrawn`:
-    rows per point that go by a negative tuple."""
+    rows per point that go by a negative tuple. `samples`: by column, values of the stream that it comes from."""
 
     rate: float
     live: float
     distinct: Mapping[str, float]
     withdrawn: float = 0.0
+    samples: Mapping[str, ValueSample] = field(default_factory=dict, repr=False)
 
     def values(self, columns: Sequence[str]) -> float:
         """Distinct combinations of some columns among the live rows: at least 1, at most the rows."""
@@ -77,7 +80,7 @@ class EdgeEstimate:
         """With fewer rows; values that many rows have do not become fewer."""
         live = self.live * factor
         distinct = {name: min(v, live) for name, v in self.distinct.items()}
-        return EdgeEstimate(self.rate * factor, live, distinct, self.withdrawn * factor)
+        return EdgeEstimate(self.rate * factor, live, distinct, self.withdrawn * factor, self.samples)
 
     def all_withdrawn(self) -> EdgeEstimate:
         """Every row that goes is withdrawn."""
@@ -115,7 +118,7 @@ class Estimator:
         if isinstance(node, MergeUnion):
             return _merge_union(node, inputs)
         if isinstance(node, SemiJoin):
-            return _semi_join(node, inputs)
+            return _semi_join(node, inputs[0], self._coming(node.right))
         if isinstance(node, OuterJoin):
             return self._outer_join(node, inputs)
         if isinstance(node, SetOperation):
@@ -137,6 +140,11 @@ class Estimator:
             return one.scaled(min(1.0, node.limit / one.live) if one.live > 0 else 1.0).all_withdrawn()
         return replace(one, withdrawn=0.0)
 
+    def _coming(self, node: Node) -> EdgeEstimate:
+        """The rows that may match. DISTINCT changes how often they are looked at, but not when the first one of a value
+        comes and the last one goes."""
+        return self.of(node.input if isinstance(node, Distinct) else node)
+
     def join_inputs(self, join: Join) -> list[JoinInput]:
         """λ, T and v of the inputs of a join; joins on keys look up in hash tables, one bucket per value."""
         return _join_inputs(join, [self.of(one) for one in join.inputs])
@@ -149,7 +157,9 @@ class Estimator:
         rate = known.rate_of(node.attribute.type)
         live = rate * self._length(node.lifetime.range)
         distinct = {one.column.sql: known.distinct[one.sql] for one in node.columns if one.sql in known.distinct}
-        estimate = EdgeEstimate(rate, live, {name: min(v, live) for name, v in distinct.items()})
+        samples = {one.column.sql: _sample(known, one.sql, node.predicate) for one in node.columns}
+        told = {name: sample for name, sample in samples.items() if sample is not None}
+        estimate = EdgeEstimate(rate, live, {name: min(v, live) for name, v in distinct.items()}, samples=told)
         if node.predicate is None:
             return estimate
         measured = known.selectivity.get(node.predicate)
@@ -183,25 +193,49 @@ class Estimator:
         births = sum(one.rate / one.live for one in parts if one.live > 0) * live
         withdrawn = sum(one.withdrawn / one.live for one in inputs if one.live > 0) * live
         distinct = {name: min(v, live) for one in inputs for name, v in one.distinct.items()}
-        return EdgeEstimate(births, live, distinct, withdrawn)
+        samples = {name: sample for one in inputs for name, sample in one.samples.items()}
+        return EdgeEstimate(births, live, distinct, withdrawn, samples)
+
+
+def _sample(known: StreamFacts, sql: str, predicate: str | None) -> ValueSample | None:
+    """The sample of a column of a window; if there is none of the tuples that pass its condition, that of all."""
+    return known.samples.get(sampled(sql, predicate), known.samples.get(sql))
 
 
 def _join_inputs(join: Join, inputs: Sequence[EdgeEstimate]) -> list[JoinInput]:
-    found = []
+    """λ, T and v of the inputs. Where samples tell which part 1 / v of all pairs meets, both have these v values."""
+    found, met = [], _met(join, inputs)
     for i, one in enumerate(inputs):
         read = dict.fromkeys(name for key in join.keys for name in sorted(columns_in(key[i])))
         values = one.values(list(read)) if join.keys else 1.0
+        values = values if met is None else met
         length = one.live / one.rate if one.rate > 0 else 0.0
         found.append(JoinInput(one.rate, length, values, values))
     return found
 
 
-def _semi_join(node: SemiJoin, inputs: Sequence[EdgeEstimate]) -> EdgeEstimate:
-    left, right = inputs
+def _met(join: Join, inputs: Sequence[EdgeEstimate]) -> float | None:
+    """v, if one in v pairs of two inputs have equal keys; None if no samples tell."""
+    samples = _key_samples(join, inputs) if len(inputs) == 2 else None
+    share = None if samples is None else meeting(*samples)
+    return None if share is None else 1 / max(share, 1 / max(1.0, inputs[0].live * inputs[1].live))
+
+
+def _key_samples(
+    node: Join | SemiJoin | OuterJoin, inputs: Sequence[EdgeEstimate]
+) -> tuple[ValueSample, ValueSample] | None:
+    """The samples of the only key of two inputs, if both are there."""
+    if len(node.keys) != 1 or not all(isinstance(one, exp.Column) for one in node.keys[0]):
+        return None
+    found = [one.samples.get(key.name) for one, key in zip(inputs, node.keys[0], strict=True)]
+    return None if found[0] is None or found[1] is None else (found[0], found[1])
+
+
+def _semi_join(node: SemiJoin, left: EdgeEstimate, right: EdgeEstimate) -> EdgeEstimate:
     mine, theirs = key_values(node, 0, left), key_values(node, 1, right)
     share = _matched(node, left, right, mine, theirs)
     found = left.scaled(1 - share if node.is_anti else share)
-    flips = _flips(left, right, mine, theirs)
+    flips = _flips(left, right, mine, theirs, _key_samples(node, (left, right)))
     return replace(found, rate=found.rate + flips, withdrawn=found.withdrawn + flips)
 
 
@@ -213,6 +247,10 @@ def key_values(node: SemiJoin | OuterJoin, side: int, one: EdgeEstimate) -> floa
 def _matched(node: SemiJoin, left: EdgeEstimate, right: EdgeEstimate, mine: float, theirs: float) -> float:
     """p: the share of left rows that have a match. Where the values of the keys are not measured, the share that is
     shown is the assumed one."""
+    samples = _key_samples(node, (left, right))
+    told = None if samples is None or node.condition is not None else matched(*samples)
+    if told is not None:
+        return min(max(told, MATCHED_LEAST), MATCHED_MOST)
     read = [name for key in node.keys for one in key for name in columns_in(one)]
     if not all(name in left.distinct or name in right.distinct for name in read):
         return 1 - SELECTIVITY_OTHER if node.is_anti else SELECTIVITY_OTHER
@@ -222,8 +260,17 @@ def _matched(node: SemiJoin, left: EdgeEstimate, right: EdgeEstimate, mine: floa
     return min(max(share, MATCHED_LEAST), MATCHED_MOST)
 
 
-def _flips(one: EdgeEstimate, other: EdgeEstimate, mine: float, theirs: float) -> float:
+def _flips(
+    one: EdgeEstimate,
+    other: EdgeEstimate,
+    mine: float,
+    theirs: float,
+    samples: tuple[ValueSample, ValueSample] | None = None,
+) -> float:
     """Rows of one side per point whose first match comes, and also those whose last one goes."""
+    told = None if samples is None else firsts(*samples, other.live)
+    if told is not None:
+        return other.rate * one.live * told
     return other.rate * first_share(other.live, theirs) * one.live / max(mine, theirs)
 
 
@@ -274,7 +321,9 @@ def _project(node: Project, one: EdgeEstimate) -> EdgeEstimate:
         read = sorted(columns_in(column.expression))
         if all(name in one.distinct for name in read):
             distinct[column.column.sql] = one.values(read)
-    return replace(one, distinct=distinct)
+    renamed = {column.expression.name: column.column.sql for column in node.columns if column.is_renamed}
+    samples = {renamed[name]: sample for name, sample in one.samples.items() if name in renamed}
+    return replace(one, distinct=distinct, samples=samples)
 
 
 def _merge_union(node: MergeUnion, inputs: Sequence[EdgeEstimate]) -> EdgeEstimate:

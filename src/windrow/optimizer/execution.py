@@ -30,6 +30,12 @@ UPA, NEGATIVE, DIRECT = "upa", "negative", "direct"
 _REMEDY = "SET execution = 'upa', the default, which runs every query."
 
 
+def rules_off_for(execution: str) -> tuple[str, ...]:
+    """The rules that a strategy cannot use: with negative tuples every row may be withdrawn, so a semi-join counts the
+    rows of a value itself."""
+    return ("match_once",) if execution == NEGATIVE else ()
+
+
 def executed(plan: ContinuousPlan, execution: str) -> ContinuousPlan:
     """The plan for a strategy. Raises UnsupportedError if the strategy cannot run it."""
     if execution == UPA:

@@ -204,8 +204,17 @@ class _Binding:
             raise UnsupportedError(
                 "a window that slides by rows in anything but an aggregate over one stream comes with a later version",
                 place=clause.place,
-                remedy=_example(self._given, self._one_time),
+                remedy=self._instead_of_rows(),
             )
+
+    def _instead_of_rows(self) -> str:
+        """What to write for a window that slides by rows."""
+        clause = self._clause
+        if clause.kind is not WindowKind.ROWS or clause.range is None:
+            return _example(self._given, self._one_time)
+        rows = f"Leave SLIDE out: [ROWS {clause.range.amount}] changes with every tick."
+        is_time = self._given is None or self._given.attribute is None or self._given.attribute_type.is_timestamp
+        return f"{rows} Or let it slide by time: [ROWS {clause.range.amount} SLIDE 1 MINUTE]." if is_time else rows
 
     def _last_results(self, attribute: Attribute) -> BoundLifetime:
         """Bind `[ROWS n]` on a sub-query: its last n results by (their time, then all columns)."""
@@ -226,11 +235,8 @@ class _Binding:
         """Bind `[ROWS n]` or `[ROWS n PARTITION BY …]`: the last n tuples by (window attribute, arrival)."""
         clause = self._clause
         assert clause.range is not None
-        for present, what in ((clause.offset is not None, "OFFSET"), (clause.internal, "INTERNAL")):
-            if present:
-                raise self._error(
-                    f"{what} does not go with [ROWS n] in a continuous query, nor in a join", "Leave it out."
-                )
+        if clause.offset is not None:
+            raise self._error("OFFSET does not go with [ROWS n] in a continuous query, nor in a join", "Leave it out.")
         if clause.wattr is not None and clause.wattr.lower() in ROW_NUM_NAMES:
             raise self._error(
                 "[ROWS n] in a continuous query is the last n tuples by a window attribute",
@@ -241,6 +247,7 @@ class _Binding:
         return BoundLifetime(
             attribute,
             None,
+            internal=clause.internal,
             slide=None if clause.slide is None else self._points(clause.slide, "SLIDE", attribute),
             origin=0 if clause.origin is None else self._point_of_literal(clause.origin, "ORIGIN", attribute),
             rows=self._within(clause.range.amount, "ROWS"),

@@ -26,6 +26,7 @@ from windrow.plan.algebra.nodes import (
     Join,
     MergeUnion,
     Node,
+    NrrJoin,
     OuterJoin,
     OutputRows,
     OutputWindow,
@@ -55,8 +56,8 @@ NEVER = POINT_MAX
 @dataclass(frozen=True)
 class WindowOperators:
     """A plan over a history. `first` is the first tick that is processed. `at_instants`: it is looked at at every
-    instant, not only at ticks, as RESTORE asks. `table` gives the rows of a table at a tick, by the names of its
-    columns."""
+    instant, not only at ticks, as RESTORE asks. `table` gives the rows of a table just before a point, by the names of
+    its columns."""
 
     plan: ContinuousPlan
     history: History
@@ -156,6 +157,8 @@ class WindowOperators:
             ]
         if isinstance(node, Join):
             return eager_join([self.rows(one, tick) for one in node.inputs], lambda values: _matches(node, values))
+        if isinstance(node, NrrJoin):
+            return [one for row in self.rows(node.input, tick) for one in self._as_of_birth(node, row)]
         if isinstance(node, OutputWindow):
             born = (_windowed(row.ts, row.values, node) for row in self.rows(node.input, tick))
             return [row for row in born if row.ts < tick]
@@ -165,6 +168,14 @@ class WindowOperators:
         if isinstance(node, ToStream):
             return [*before, *self._streamed(node, tick)]
         return [*before, *self._reported(node, tick)]
+
+    def _as_of_birth(self, node: NrrJoin, row: Tuple) -> list[Tuple]:
+        """A row with those of a table that is NON RETROACTIVE, as it is when the row is born (Definition 3.1)."""
+        known = self.relation(node.table, row.ts + 1)
+        met = [one for one in known if _are_matches(node, row.values, one)]
+        if node.is_left and not met:
+            met = [dict.fromkeys(column.sql for column in node.table.schema)]
+        return [row._replace(values={**row.values, **one}) for one in met]
 
     def _window(self, node: Window) -> list[Tuple]:
         at = next(i for i, one in enumerate(self.plan.windows) if one is node)
@@ -253,7 +264,7 @@ def _is_internal(node: Node) -> bool:
 
 def _is_strict(node: Node) -> bool:
     """Whether rows of the output may be withdrawn at any time, so that it has no lifetimes."""
-    if isinstance(node, StreamWindow | OutputWindow | ToStream):
+    if isinstance(node, StreamWindow | OutputWindow | ToStream | NrrJoin):
         return False
     if isinstance(node, GroupBy):
         return not _is_internal(node)
@@ -284,7 +295,7 @@ def _matches(node: Join, values: Values) -> bool:
     return node.condition is None or value_of(node.condition, values) is True
 
 
-def _are_matches(node: SemiJoin | OuterJoin, left: Values, right: Values) -> bool:
+def _are_matches(node: SemiJoin | OuterJoin | NrrJoin, left: Values, right: Values) -> bool:
     safe = node.null_safe if isinstance(node, SemiJoin) else ()
     for k, (mine, theirs) in enumerate(node.keys):
         one, other = value_of(mine, left), value_of(theirs, right)

@@ -251,6 +251,17 @@ ERRORS = [
     ("SELECT (a FROM s", 1, 8, "'(' is not closed"),
     ("SELECT a) FROM s", 1, 9, "closes nothing"),
     ("SELECT FROM s", 1, 1, "select list is empty"),
+    ("SELECT a, FROM s", 1, 9, "Leave it out"),
+    ("SELECT f(a, ) FROM s", 1, 11, "a comma stands before ')'"),
+    ("SELECT a FROM s GROUP BY a,", 1, 27, "a comma stands before the end"),
+    ("SELECT a FROM s [NOW] JOIN t [NOW]", 1, 23, "write CROSS JOIN"),
+    ("SELECT a FROM (SELECT a FROM s [NOW] JOIN t [NOW]) AS x WHERE a > 1", 1, 38, "write CROSS JOIN"),
+    ("SELECT a FROM s [NOW] LEFT JOIN t [NOW] WHERE s.k < t.k", 1, 23, "write CROSS JOIN"),
+    ("SELECT a FROM s [NOW] LEFT JOIN t [NOW] WHERE a = 1", 1, 23, "a JOIN needs a condition"),
+    ("SELECT a FROM s (RANGE 1 MINUTE) AS o", 1, 17, "Write [RANGE 1 …] behind the stream's name"),
+    ("SELECT a FROM s (ROWS 5)", 1, 17, "in brackets, not in parentheses"),
+    ("CREATE QUERY select AS SELECT a FROM s", 1, 14, "Write it in back quotes, `select`"),
+    ("CREATE TABLE from (a INT PRIMARY KEY)", 1, 14, "is a keyword"),
     ("SELECT 'abc", 1, 8, "a string is not closed"),
     ("SELECT `abc", 1, 8, "a quoted name is not closed"),
     ("SELECT 1 /* x", 1, 10, "a comment is not closed"),
@@ -332,6 +343,12 @@ def test_named_place(message: str, column: int, length: int) -> None:
     assert place is not None and (place.line, place.column, place.length) == (1, column, length)
 
 
+def test_place_of_a_name_that_is_taken() -> None:
+    text = "CREATE STREAM hay AS SELECT ISTREAM(id) FROM o [NOW] WHERE item = 'hay';\nCREATE QUERY n AS SELECT id FROM hay [NOW]"
+    place = named_place("stream 'hay' exists already", text, CQL())
+    assert place is not None and (place.line, place.column, place.length) == (1, 15, 3)
+
+
 @pytest.mark.parametrize(
     ("message", "text"),
     [
@@ -396,6 +413,7 @@ def test_long_flat_query() -> None:
         "SELECT x.*, t.b FROM s [NOW] AS x JOIN t [UNBOUNDED] ON x.k = t.k WHERE x.a > t.b",
         "SELECT a FROM s [NOW] JOIN t [NOW] USING (k, ts)",
         "SELECT a FROM s [NOW] CROSS JOIN t [NOW]",
+        "SELECT a FROM s [NOW] JOIN t [NOW] WHERE s.k < t.k",
         "SELECT a FROM (SELECT a FROM s [NOW]) AS x",
         "SELECT a FROM (SELECT a FROM s [UNBOUNDED]) [RANGE 1 MINUTE INTERNAL] AS x",
         "SELECT a FROM (SELECT a FROM s [UNBOUNDED]) [NOW]",

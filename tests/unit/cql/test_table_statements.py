@@ -64,7 +64,7 @@ def test_nodes() -> None:
         ("CREATE TABLE t (a INT, A STRING)", "'A' is given twice", "A"),
         ("CREATE TABLE t (a INT, PRIMARY KEY (z))", "not a column", ")"),
         ("CREATE TABLE t (a INT PRIMARY KEY) NON", "a clause of CREATE TABLE", "NON"),
-        ("CREATE TABLE t (a INT PRIMARY KEY) DELETE WHEN a", "a clause of CREATE TABLE", "DELETE"),
+        ("CREATE TABLE t (a INT PRIMARY KEY) DELETE WHEN a", "DELETE WHEN is of a table that a stream", "DELETE"),
         ("INSERT INTO t VALUES 1, 2", "in parentheses", "1"),
         ("INSERT INTO t VALUES", "rows such as", ""),
         ("INSERT INTO t VALUES (1) AS x", "rows such as", "("),

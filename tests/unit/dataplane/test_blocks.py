@@ -216,6 +216,7 @@ def test_full_disk(store: BlockStore, catalog: Catalog, monkeypatch: pytest.Monk
             lambda: store.write("o", TABLE),
             lambda: store.write_many("o", [TABLE, OTHER]),
             lambda: store.writer.write_each("o", [TABLE, OTHER]),
+            lambda: store.writer.begin_many("o", [TABLE, OTHER])[0].wait(),
         )
         for write in writes:
             with pytest.raises(StateError, match="no space left") as caught:

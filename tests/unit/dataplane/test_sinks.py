@@ -370,7 +370,7 @@ def test_open_sink(tmp_path: Path) -> None:
         (clause("kafka", path="x"), "Sinks: console, jsonl, parquet"),
         (clause("parquet"), "needs a path"),
         (clause("jsonl", path=""), "needs a path"),
-        (clause("jsonl", path="x", mode="append"), "mode is for continuous queries"),
+        (clause("jsonl", path="x", mode="append"), "'mode' is for continuous queries"),
         (clause("jsonl", path="x", colour="red"), "no option 'colour'"),
         (clause("jsonl", path="x", overwrite="yes"), "'true' or 'false'"),
         (clause("jsonl", path="a\0b"), "null byte"),

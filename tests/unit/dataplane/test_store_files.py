@@ -206,6 +206,30 @@ def test_file_wholly_in_range_is_not_filtered(tmp_path: Path) -> None:
     assert held.num_rows == 1000 and pa.total_allocated_bytes() == before
 
 
+def test_small_files_are_read_in_few_chunks(tmp_path: Path) -> None:
+    """A window slides over many files: some come, some go, and some are replaced by a merged one."""
+    cache, files = MappedFiles(), [stored(tmp_path, written(tmp_path, [2 * i, 2 * i + 1]))[0] for i in range(70)]
+    before = pa.total_allocated_bytes()
+    for now in range(50, 70, 2):
+        if now == 60:
+            old = files[20:30]
+            news = merged(
+                BlockWriter(tmp_path), ALL, [MappedStoreFile(one.path) for one in old], (POINT_MIN, POINT_MAX)
+            )
+            files[20:30] = stored(tmp_path, *news)
+            cache.forget([one.path for one in old])
+        lo, hi = 2 * (now - 49) + 1, 2 * now
+        for selected in (Selected(lo, hi), Selected(lo, hi, None, range(100))):
+            held, plain = (read_rows(mapped, files, [X, K], selected) for mapped in (cache, MappedFiles()))
+            assert in_order(held) == in_order(plain)
+        held = read_rows(cache, files, [K], Selected(lo, hi))
+        assert sorted(held.column(POINT).to_pylist()) == list(range(lo, hi))
+        assert held.column(0).num_chunks <= 16
+    del held, plain
+    cache.forget(cache.paths)
+    assert pa.total_allocated_bytes() == before
+
+
 def test_predicate(tmp_path: Path) -> None:
     points = list(range(20))
     alone = WindowStoreSpec(5, "s", "t", (), (X,), (EVEN,))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,9 +13,11 @@ import pyarrow as pa
 import pytest
 
 from windrow.catalog.store import Catalog
-from windrow.dataplane.blocks import BlockStore
+from windrow.dataplane.blocks import BlockStore, store
+from windrow.engine.plans import commits
 from windrow.engine.plans.commits import CHANGES, STATE, VIEW, NewPart, PlanCommits, PlanTick
 from windrow.engine.plans.ticker import _repeated_upto
+from windrow.errors import StateError
 from windrow.operators.ticks import DueTicks
 
 KEPT = 100
@@ -67,6 +71,46 @@ def test_plans_of_a_commit_are_in_one_file(bench: Bench) -> None:
     assert [tuple(row) for row in rows] == [(1, 1, 1, 3), (2, 1, 1, 0), (3, 1, 1, 5)]
 
 
+@pytest.mark.parametrize("prepared", [0, 1 << 20])
+def test_a_commit_waits_for_its_file(bench: Bench, monkeypatch: pytest.MonkeyPatch, prepared: int) -> None:
+    """Whether or not its transaction is prepared meanwhile: a sync that is slow or fails keeps it from committing."""
+    synced, sync_all = list[int](), store.sync_all
+
+    def slowly(handles: list[int]) -> None:
+        time.sleep(0.1)
+        sync_all(handles)
+        synced.extend(handles)
+
+    committing = Catalog._commit
+    monkeypatch.setattr(commits, "PREPARED_BYTES", prepared)
+    monkeypatch.setattr(store, "sync_all", slowly)
+    monkeypatch.setattr(Catalog, "_commit", lambda *args: committing(*args) if synced else pytest.fail("too early"))
+    bench.tick({1: 3})
+    assert synced and bench.held(1) == [1] * 3
+
+    def failing(handles: list[int]) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(store, "sync_all", failing)
+    with pytest.raises(StateError, match="no space left"):
+        bench.tick({1: 3})
+    assert bench.held(1) == [1] * 3 and bench.on_disk() == 1
+
+
+def test_overflows_add_up(bench: Bench) -> None:
+    for _ in range(2):
+        bench.tick({1: 1, 2: 1}, overflows=3)
+    rows = bench.catalog.rows("SELECT overflows FROM plans ORDER BY id")
+    assert [row["overflows"] for row in rows] == [6, 6, 0]
+
+
+def test_blocks_are_dropped_without_a_look_through_all_parts(bench: Bench) -> None:
+    """The database looks for rows that refer to a block when it is dropped."""
+    for table in ("plan_parts", "relation_parts"):
+        (row,) = bench.catalog.rows(f"EXPLAIN QUERY PLAN SELECT 1 FROM {table} WHERE block = 1")
+        assert f"{table}_by_block" in row["detail"]
+
+
 def test_the_newest_changes_are_kept_whatever_the_order_of_sizes(bench: Bench) -> None:
     """A commit that asks the catalog only when something may go keeps what one that always asks does."""
     sizes = [60, 60, 1, 1, 1, 1, 120, 5, 5, 90, 30, 0, 200, 1]
@@ -86,6 +130,16 @@ def test_changes_stay_until_the_view_has_them(bench: Bench) -> None:
     assert len(bench.held(1)) == 1 + 4 * KEPT - 1, "the first commit is in the view, and goes"
     bench.tick({1: 1})
     assert bench.held(1) == [5] * KEPT + [6]
+
+
+def test_merged_parts_have_ascending_ticks(bench: Bench) -> None:
+    """A '+' of CREATE OR REPLACE and a '-' of the next commit may be of one tick: as one part they would be sorted."""
+    for seq, ticks in enumerate([(1, 2), (3,), (4,), (4, 5), (6,)], 1):
+        rows = pa.table({"op": ["+"] * len(ticks), "tick": list(ticks)})
+        bench.commits.tick([PlanTick(1, ticks[-1], seq, (NewPart(CHANGES, rows),))])
+    merged = bench.commits.tidied(1, CHANGES, bench.commits.reader()).parts
+    assert [part.table["tick"].to_pylist() for part in merged] == [[1, 2, 3, 4], [4, 5, 6]]
+    assert [part.seq for part in merged] == [3, 5]
 
 
 def test_a_commit_that_fails_changes_nothing(bench: Bench) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import cast
 
@@ -414,3 +416,50 @@ def test_many_wide_files() -> None:
     assert rewrites(files[1:], 400, None, 200) == []
     (one,) = rewrites(files, 400, None, 200)
     assert len(one.files) == rewriting.WIDE_FILES and one.bounds[:3] == (0, 10, 20) and one.bounds[-1] == 164
+
+
+# -- the list of files -------------------------------------------------------------------------------
+
+
+def test_lists_follow_commits_without_being_read_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    use = bench.need("q", X)
+    bench.deposit(1, 2, tidy=False)
+    assert bench.points(use) == [1, 2]
+    named, asked = BlockStore.named, list[str | None]()
+
+    def noted(self: BlockStore, owner: str | None = None) -> list[BlockRow]:
+        asked.append(owner)
+        return named(self, owner)
+
+    monkeypatch.setattr(BlockStore, "named", noted)
+    for t in range(3, 9):
+        bench.deposit(t, tidy=False)
+        assert bench.points(use) == list(range(1, t + 1))
+    assert asked == []
+    bench.keep_from("q", 6)
+    assert bench.points(use) == [6, 7, 8] and len(asked) == 1, "only the commit itself has looked"
+
+
+def test_lists_are_right_whatever_happens_together(bench: Bench) -> None:
+    """A file is never listed twice, nor missed, if others read and expire while it is deposited."""
+    use, stop = bench.need("q", X), threading.Event()
+
+    def read() -> None:
+        while not stop.is_set():
+            bench.stores.look_again([use])
+            found = bench.points(use)
+            assert len(found) == len(set(found))
+
+    with ThreadPoolExecutor(2) as pool:
+        readers = [pool.submit(read) for _ in range(2)]
+        try:
+            for t in range(40):
+                bench.deposit(t, tidy=False)
+                if t % 7 == 6:
+                    bench.keep_from("q", t - 3)
+                listed = [f"{bench.root}/{row.path}" for row in bench.blocks.named(f"stores/{use.store}")]
+                assert [file.path for file in bench.stores.files(use)] == listed
+        finally:
+            stop.set()
+        for one in readers:
+            one.result()

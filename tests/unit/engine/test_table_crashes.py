@@ -27,21 +27,27 @@ from unit.engine.test_tables import Tables
 from windrow.engine.tables import commits
 
 commits.FEW_CHANGES = 2  # changes are folded into the base on the way
-tables = Tables(Path(sys.argv[1]))
+tables = Tables(Path(sys.argv[1]), int(sys.argv[2]))
 for text in STATEMENTS:
     tables.sql(text)
 """
 
 
 @pytest.mark.parametrize("passes", range(1, len(STATEMENTS) + 1))
-@pytest.mark.parametrize(("point", "done"), [("table-blocks-written", 0), ("table-committed", 1)])
-def test_killed_in_a_statement(tmp_path: Path, point: str, done: int, passes: int) -> None:
-    tables = Tables(tmp_path)
+@pytest.mark.parametrize(
+    ("point", "done", "most"),
+    [("table-blocks-written", 0, 8 << 20), ("table-committed", 1, 8 << 20), ("table-blocks-written", 0, 0)],
+)
+def test_killed_in_a_statement(tmp_path: Path, point: str, done: int, most: int, passes: int) -> None:
+    """`most`: the bytes of a table that is not bucketed; 0: the base is written anew with every change."""
+    tables = Tables(tmp_path, most)
     tables.sql("CREATE TABLE t (k STRING PRIMARY KEY, n INT) NON RETROACTIVE")
     tables.catalog.close()
     paths = os.pathsep.join([str(Path(__file__).resolve().parents[2]), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, CRASH_AT: f"{point}:{passes}", "PYTHONPATH": paths}
-    child = subprocess.run([sys.executable, "-c", CHILD, str(tmp_path)], env=environment, capture_output=True)
+    child = subprocess.run(
+        [sys.executable, "-c", CHILD, str(tmp_path), str(most)], env=environment, capture_output=True
+    )
     assert child.returncode == -9, child.stderr.decode()
     tables.reopen()
     executed = passes - 1 + done

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,10 +18,13 @@ from windrow.catalog.store import Catalog
 from windrow.cql import parse_one
 from windrow.cql.statements import CreateTable, DeleteRows, InsertRows, UpdateRows
 from windrow.dataplane.blocks import BlockStore
+from windrow.dataplane.kernels.plan_tables import StoredRelation
+from windrow.engine.plans.spark_plans import stored_relation
 from windrow.engine.tables import commits as table_commits
 from windrow.engine.tables.commits import TableCommits
 from windrow.engine.tables.evaluating import RowExpressions
 from windrow.engine.tables.manager import TableManager
+from windrow.engine.tables.uses import TableUse
 from windrow.errors import BindError, CatalogError, TableError, WindrowError
 from windrow.operators.tables.kernel import Kernel
 
@@ -33,14 +38,15 @@ def no_spark() -> Any:
 class Tables:
     """A state directory with tables, which can be opened again."""
 
-    def __init__(self, root: Path):
+    def __init__(self, root: Path, broadcast_bytes: int = 8 << 20):
         self.root = root
+        self.broadcast_bytes = broadcast_bytes
         self._open()
 
     def _open(self) -> None:
         self.catalog = Catalog(self.root / "catalog.sqlite")
         self.blocks = BlockStore(self.root, self.catalog)
-        commits = TableCommits(self.catalog, self.blocks)
+        commits = TableCommits(self.catalog, self.blocks, lambda: self.broadcast_bytes)
         self.manager = TableManager(commits, RowExpressions(Kernel(), no_spark, lambda: 1 << 20), no_spark)
         self.manager.recover()
 
@@ -55,10 +61,16 @@ class Tables:
             self.manager.create(statement)
             return 0
         if isinstance(statement, InsertRows):
-            return self.manager.insert(statement, text, None)
+            return self.manager.insert(statement, text, None)[0]
         if isinstance(statement, UpdateRows):
             return self.manager.update(statement, text)
         return self.manager.delete(cast(DeleteRows, statement), text)
+
+    def read_up_to(self, seq: int) -> None:
+        """A plan reads table 1, and has seen its changes up to this one."""
+        with self.catalog.transaction() as tx:
+            tx.execute("INSERT INTO plans (name, id, statement, saved) VALUES ('p', 1, '', '')")
+            tx.execute("INSERT INTO plan_relations (plan, relation, seq) VALUES (1, 1, ?)", (seq,))
 
     def rows(self, name: str = "t") -> list[tuple[Any, ...]]:
         return [tuple(row.values()) for row in self.manager.table(name).rows.to_pylist()]
@@ -83,6 +95,25 @@ def test_statements(tables: Tables) -> None:
     assert tables.sql("DELETE FROM t WHERE k = 'b'") == 0
     assert [row[0] for row in tables.rows()] == ["a"]
     assert tables.manager.table("t").version.seq == 4, "a statement that changes nothing is not a change"
+
+
+def test_insert_of_a_script_that_is_run_again(tables: Tables) -> None:
+    tables.sql(CREATE)
+
+    def insert(rows: str) -> tuple[int, int]:
+        text = f"INSERT INTO t (k, n) VALUES {rows}"
+        return tables.manager.insert(replace(cast(InsertRows, parse_one(text)), is_repeatable=True), text, None)
+
+    assert insert("('a', 1), ('b', NULL)") == (2, 0)
+    assert insert("('b', NULL), ('c', 3), ('a', 1)") == (1, 2)
+    assert insert("('a', 1)") == (0, 1)
+    assert tables.manager.table("t").version.seq == 2, "rows that are there are no change"
+    before = tables.rows()
+    for other in ("('a', 1), ('b', 2)", "('d', 4), ('a', NULL)"):
+        with pytest.raises(TableError, match="exists already") as caught:
+            insert(other)
+        assert "LOAD" in str(caught.value.remedy)
+    assert tables.rows() == before
 
 
 @pytest.mark.parametrize(
@@ -184,6 +215,19 @@ def test_definitions(tables: Tables) -> None:
         tables.manager.drop(tables.manager.table("t"), ["q"])
 
 
+def test_tick_in_spark_does_not_wait_for_a_statement(tables: Tables) -> None:
+    """The statement waits for the tick: they would wait for each other."""
+    tables.sql(CREATE)
+    tables.sql("INSERT INTO t VALUES ('a', 1, 2.5, NULL)")
+    table, found = tables.manager.table("t"), list[StoredRelation]()
+    use = TableUse("0.1", table, is_whole=False)
+    with table.changing:
+        tick = threading.Thread(target=lambda: found.append(stored_relation(use, {})), daemon=True)
+        tick.start()
+        tick.join(10)
+        assert [one.seq for one in found] == [1]
+
+
 def test_drop_removes_its_blocks(tables: Tables) -> None:
     tables.sql(CREATE)
     tables.sql("INSERT INTO t (k) VALUES ('a')")
@@ -205,15 +249,20 @@ OPERATIONS = st.lists(
 )
 
 
-@settings(max_examples=30, deadline=None)
-@given(OPERATIONS, st.integers(0, 12))
-def test_changes_against_a_dict(tmp_path_factory: pytest.TempPathFactory, operations: Any, seen: int) -> None:
-    """Any sequence of changes and restarts; `since` gives what turns the rows as of a change into those of now."""
+@settings(max_examples=40, deadline=None)
+@given(OPERATIONS, st.integers(0, 12), st.sampled_from([0, 60, 8 << 20]), st.booleans())
+def test_changes_against_a_dict(
+    tmp_path_factory: pytest.TempPathFactory, operations: Any, seen: int, broadcast_bytes: int, is_read: bool
+) -> None:
+    """Any sequence of changes and restarts, small and large tables, which become one or the other on the way; `since`
+    gives what turns the rows as of a change into those of now."""
     few, table_commits.FEW_CHANGES = table_commits.FEW_CHANGES, 3
-    tables, known = Tables(tmp_path_factory.mktemp("tables")), dict[str, int | None]()
+    tables, known = Tables(tmp_path_factory.mktemp("tables"), broadcast_bytes), dict[str, int | None]()
     try:
         tables.sql("CREATE TABLE t (k STRING PRIMARY KEY, n INT)")
         versions = {0: dict(known)}
+        if is_read:
+            tables.read_up_to(seen)
         for kind, given_ in operations:
             if kind == "reopen":
                 tables.reopen()
@@ -227,8 +276,11 @@ def test_changes_against_a_dict(tmp_path_factory: pytest.TempPathFactory, operat
                 known = {k: n for k, n in known.items() if k not in given_}
             versions[table.version.seq] = dict(known)
             assert tables.rows() == sorted(known.items())
+            base = tables.manager.table("t").base
+            assert base.is_bucketed or not known or broadcast_bytes > 0
         table = tables.manager.table("t")
         first = min((change.seq for change in table.changes), default=table.version.seq + 1) - 1
+        assert first <= seen or not is_read, "what a plan has not seen is kept"
         if first <= seen <= table.version.seq:
             delta = table.since(seen).to_pylist()
             then = set(versions[seen].items())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from windrow.catalog.definitions import StreamDef
 from windrow.cql.statements import ColumnDef, CreateStream
 from windrow.engine.progress import start_of
+from windrow.engine.run import tick_loop
 from windrow.engine.run.tick_loop import TickLoop
 from windrow.engine.state import StreamState
 from windrow.errors import StateError
@@ -219,3 +221,30 @@ def test_close_releases_waiting_threads(ticks: Ticks) -> None:
     loop.drain(one)
     loop.close()
     assert ticks.done == done, "a tick that has not begun is left to the next opening"
+
+
+def test_other_work_gives_way_to_quick_ticks(ticks: Ticks, loop: TickLoop, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = stream(1), stream(2)
+    monkeypatch.setattr(tick_loop, "QUICK_S", SOON_S)
+    ticks.inside = lambda: time.sleep(0.05)
+    for each in (one, other):
+        loop.submit(each)
+    loop.give_way([one, other])
+    assert ticks.done == [1, 2]
+
+
+def test_nobody_waits_long_for_ticks(ticks: Ticks, loop: TickLoop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At most as long as a quick tick takes; and not at all after a slow one."""
+    one, ticks.gate = stream(1), threading.Event()
+    monkeypatch.setattr(tick_loop, "QUICK_S", 0.05)
+    loop.submit(one)
+    loop.give_way([one])
+    assert ticks.done == []
+    ticks.gate.set()
+    loop.drain(one)
+    monkeypatch.setattr(tick_loop, "QUICK_S", 0.01)
+    ticks.gate.clear()
+    loop.submit(one)
+    monkeypatch.setattr(loop._changed, "wait_for", pytest.fail)
+    loop.give_way([one])
+    ticks.gate.set()

@@ -308,6 +308,15 @@ def test_windows_go_by_the_users_aliases() -> None:
     assert "x.k = y.k" in text and "x.k = u.k" in text and "#" not in text
 
 
+def test_sub_queries_of_exists_keep_their_names() -> None:
+    inner = "SELECT 1 FROM s [RANGE 30 SECONDS] AS b WHERE b.k = last.k AND UPPER(b.name) = last.name"
+    query = f"SELECT last.k FROM s [ROWS 1 PARTITION BY k] AS last WHERE NOT EXISTS ({inner})"
+    for bound in (bind(query), optimize(bind(query)).plan):
+        text = explain_plan("q", OptimizedPlan(bound, ())).text()
+        assert "AntiJoin on last.k = b.k AND name = UPPER(name)" in text and "__" not in text
+        assert "Window s AS last [ROWS 1 PARTITION BY last.k]" in text and "Window s AS b [RANGE 30 SECONDS]" in text
+
+
 def test_one_answer_per_window_is_no_operator() -> None:
     window = "[RANGE 1 MINUTE SLIDE 1 MINUTE]"
     inner = f"SELECT k, COUNT(*) AS n FROM s {window} GROUP BY k"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -9,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.continuous import INT, STRING, Builder, plan_of, rows_of, run
 
+from windrow.operators.layouts import calendar as calendars
 from windrow.operators.layouts.calendar import Calendar
 from windrow.operators.layouts.keyed import Keyed, gone_rows
 from windrow.operators.layouts.parts import Layout
@@ -20,6 +23,7 @@ from windrow.operators.ticks import NEVER, TS
 from windrow.plan.algebra.nodes import Distinct, Lifetime, OutputWindow, Streaming, ToStream
 from windrow.reference.duplicate_elimination import delta_star
 from windrow.reference.window_operators import WindowOperators
+from windrow.synopses.cells.buckets import BUCKETS, buckets_of
 
 SCHEMA = pa.schema([("x", pa.int64()), ("v", pa.string())])
 
@@ -28,13 +32,18 @@ def table(*points):
     return pa.table({"x": pa.array(points, pa.int64()), "v": [str(p) for p in points]})
 
 
-def test_calendar_drops_whole_intervals():
+def test_calendar_drops_whole_intervals(monkeypatch):
     calendar = Calendar("x", 10).appended(table(5, 9, 10, 25, NEVER)).appended(table(7, 12))
     assert sorted(calendar.rows(8, SCHEMA).column("x").to_pylist()) == [9, 10, 12, 25, NEVER]
     assert sorted(calendar.between(7, 10, SCHEMA).column("x").to_pylist()) == [9, 10]
-    assert calendar.settled(8).count == 7
     assert calendar.settled(9).count == 4
     assert calendar.settled(29).rows(0, SCHEMA).column("x").to_pylist() == [NEVER]
+    monkeypatch.setattr(calendars, "FEW", 0)
+    cut = calendar.settled(4)
+    found = {interval: sum(map(len, blocks)) for interval, blocks in cut.intervals.items()}
+    assert found == {0: 3, 1: 2, 2: 1, NEVER // 10: 1}
+    assert cut.settled(8).count == 7
+    assert cut.settled(9).count == 4
 
 
 def test_calendar_parts_span_one_interval():
@@ -44,12 +53,63 @@ def test_calendar_parts_span_one_interval():
     assert {part.layout for part in parts} == {Layout.CALENDAR}
 
 
-def test_calendar_merges_blocks():
+def test_calendar_merges_blocks(monkeypatch):
+    monkeypatch.setattr(calendars, "FEW", 0)
     calendar = Calendar("x", 1000)
     for i in range(200):
         calendar = calendar.appended(table(i))
     assert calendar.count == 200
-    assert max(map(len, calendar.intervals.values())) <= 8
+    assert len(calendar.recent) <= 8
+    for i in range(200, 400):
+        calendar = calendar.appended(table(i)).settled(-1000 * i)  # another interval each time
+    assert calendar.count == 400
+    assert max(map(len, calendar.intervals.values())) <= 9
+
+
+def test_calendar_cuts_rows_once_per_interval(monkeypatch):
+    """Rows of an interval wait together; at its end they are cut, and what has expired is dropped with it."""
+    monkeypatch.setattr(calendars, "FEW", 5)
+    calendar = Calendar("x", 10).settled(9)
+    for tick in range(10, 19):
+        calendar = calendar.appended(table(tick + 1, tick + 30)).settled(tick)
+        assert not calendar.intervals
+        assert sorted(calendar.between(tick, tick + 1, SCHEMA).column("x").to_pylist()) == [tick + 1]
+    assert calendar.count == 18
+    parts = calendar.parts("0", 18)
+    assert [(part.lo, part.rows.num_rows) for part in parts] == [(10, 1), (40, 9)]
+    calendar = calendar.settled(19)
+    assert (calendar.count, list(calendar.intervals), calendar.recent) == (9, [4], ())
+    assert calendar.settled(49).count == 0
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.tuples(st.lists(st.integers(1, 60), max_size=6), st.integers(1, 15)), max_size=12),
+    st.integers(1, 20),
+    st.integers(0, 9),
+)
+def test_calendar_has_what_has_not_expired(batches, width, few):
+    """In any batches: rows, sums and parts are of what expires later; nothing outlives its interval."""
+    with mock.patch.object(calendars, "FEW", few):
+        _has_what_has_not_expired(batches, width)
+
+
+def _has_what_has_not_expired(batches, width):
+    calendar, restored, every, ticked = Calendar("x", width), Calendar("x", width), [], 0
+    for lives, step in batches:
+        points = [ticked + life for life in lives]
+        every += points
+        rows = table(*points)
+        for part in calendar.cut("0", rows):
+            restored = restored.appended(part.rows)
+        ticked += step
+        calendar, restored = calendar.appended(rows).settled(ticked), restored.settled(ticked)
+        alive = sorted(x for x in every if x > ticked)
+        for one in (calendar, restored):
+            assert sorted(one.rows(ticked, SCHEMA).column("x").to_pylist()) == alive
+            assert one.sum_between("x", ticked, ticked + 7) == sum(x for x in alive if x <= ticked + 7)
+            assert len(alive) <= one.count <= sum(x // width * width + width - 1 > ticked for x in every)
+        assert sorted(x for part in calendar.parts("0", ticked) for x in part.rows.column("x").to_pylist()) == alive
 
 
 def test_older_calendar_is_unchanged():
@@ -77,23 +137,38 @@ batches = st.lists(
 @settings(max_examples=100, deadline=None)
 @given(batches)
 def test_keyed_is_a_dictionary(given_batches):
-    """A batch puts values by key; None removes. The durable parts rebuild the same."""
+    """A batch puts values by key; None removes. Overwritten in place or not, and rebuilt from its durable parts, it is
+    the same."""
     schema = pa.schema([("k", pa.int64()), ("v", pa.int64())])
-    keyed, restored, expected = Keyed(("k",)), Keyed(("k",)), {}
+    keyed, updated, restored, expected = Keyed(("k",)), Keyed(("k",)), Keyed(("k",)), {}
     for batch in given_batches:
         puts, gone = {k: v for k, v in batch.items() if v is not None}, [k for k, v in batch.items() if v is None]
         rows, removed = (_rows(items, schema) for items in (puts.items(), ((k, 0) for k in gone)))
         both = pa.concat_tables([rows, removed])
         at = keyed.find([both.column("k")], both.num_rows)
-        keyed = keyed.put(rows, at)
+        before, keyed = keyed, keyed.put(rows, at)
+        assert dict(rows_of(before.rows(schema))) == expected
+        at = updated.find([both.column("k")], both.num_rows)
+        before, updated = updated, updated.updated(rows, at[: len(puts)], at[len(puts) :])
+        assert dict(rows_of(before.rows(schema))) == expected
         restored = restored.appended(gone_rows(rows, removed))
         expected = {k: v for k, v in {**expected, **puts}.items() if k not in gone}
-        for one in (keyed, restored):
+        for one in (keyed, updated, restored):
             assert dict(rows_of(one.rows(schema))) == expected
-        found = keyed.find([pa.array(list(expected), pa.int64())], len(expected))
-        assert rows_of(keyed.take(found, schema)) == list(expected.items())
+        over = Keyed.over(("k",), keyed.in_order(schema))
+        for one in (keyed, over):
+            found = one.find([pa.array(list(expected), pa.int64())], len(expected))
+            assert rows_of(one.take(found, schema)) == list(expected.items())
+        for buckets in ((0, 100), (100, 256)):
+            within = [row for row in expected.items() if buckets[0] <= _bucket(row[0]) < buckets[1]]
+            for one in (keyed, over):
+                assert dict(rows_of(one.within(buckets).rows(schema))) == dict(within)
     if not expected:
         assert keyed.nbytes == 0
+
+
+def _bucket(key):
+    return buckets_of([pa.array([key], pa.int64())], np.zeros(1, bool), BUCKETS)[0]
 
 
 def _rows(items, schema):

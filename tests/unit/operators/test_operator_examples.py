@@ -23,7 +23,9 @@ from windrow.operators.changes import in_order
 from windrow.operators.state import PlanState
 from windrow.operators.ticks import DueTicks
 from windrow.operators.view import by_expiration, merged_view
-from windrow.plan.algebra.nodes import Distinct, Lifetime, OutputWindow, Streaming, ToStream
+from windrow.plan.accumulators import Key
+from windrow.plan.aggregates import decompose
+from windrow.plan.algebra.nodes import Aggregated, Distinct, GroupBy, Lifetime, OutputWindow, Streaming, ToStream
 from windrow.types import POINT_MIN
 
 V = {"v": STRING}
@@ -217,6 +219,28 @@ def test_sum_of_bigint_overflows_to_null_and_back():
         ("-", 4, 1),
         ("+", 4, None),
     ]
+
+
+@pytest.mark.parametrize("ticks", [[0, 4], [0, 1, 2, 3, 4]])
+def test_overflows_count_once_per_row_shown(ticks):
+    b = Builder()
+    big = (1 << 63) - 1
+    node = b.group_by(b.window(2, {"k": STRING, "x": BIGINT}), ["k"], ("SUM", "x"), ("COUNT", "x"))
+    history = [(0, ("a", big)), (0, ("b", None)), (0, ("c", big)), (0, ("c", 1))]
+    history += [(1, ("a", 1)), (2, ("a", big)), (2, ("a", big)), (2, ("b", 5)), (2, ("c", 1)), (2, ("c", big))]
+    # Of 'a' at ticks 2, 3 and 4, which differ in COUNT; of 'c' once, since its row stays the same; of 'b' never.
+    for root in (node, b.filter(node, "$.SUM_x > 0")):
+        assert run(plan_of(root), [history], ticks).overflows == 4
+
+
+def test_totals_of_top_k_overflow():
+    b = Builder()
+    window = b.window(2, {"k": STRING, "x": BIGINT})
+    k, x = window.schema
+    call = decompose("TOP_K", k.sql, k.type, None, (2,), (Key(x.sql, x.type),))
+    node = GroupBy(window, (), (Aggregated(b.column("top", call.result), call),))
+    done = run(plan_of(node), [[(0, ("a", 1 << 62)), (0, ("a", 1 << 62)), (0, ("b", 1))]], [0, 4])
+    assert done.overflows == 1
 
 
 def test_a_nan_does_not_outlive_its_window():

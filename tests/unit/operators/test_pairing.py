@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from windrow.operators.tables import pairing
-from windrow.operators.tables.pairing import JoinSide, key_numbers, new_results
-from windrow.operators.tables.prefilter import picked
+from windrow.operators.tables import pairing, prefilter
+from windrow.operators.tables.pairing import JoinSide, key_numbers, new_results, touched_results
+from windrow.operators.tables.prefilter import maybe_among, picked, rows_between
 
 NAMES = ["a", "a", "a", "b", None]
 
@@ -54,6 +54,47 @@ def test_every_new_result_is_found_once(monkeypatch, inputs, ends, most):
         assert found == expected(sides, keys)
         results += len(found)
     assert results > 40
+
+
+def test_every_touched_result_is_found_once() -> None:
+    """As if the touched rows were the new ones, wherever they stand."""
+    results = 0
+    for seed in range(150):
+        random = Random(seed)
+        sides, keys = made(random, 2 + seed % 2, 1)
+        touched = [np.array([random.random() < 0.4 for _ in one], bool) for one in keys]
+        met = touched_results(sides, touched)
+        found = sorted(zip(*(one.tolist() for one in (*met.rows, met.births, *met.ends)), strict=True))
+        everything = expected([JoinSide(side.numbers, side.births, side.ends, 0) for side in sides], keys)
+        some = [row for row in everything if any(mask[i] for mask, i in zip(touched, row, strict=False))]
+        assert found == some
+        results += len(found)
+    assert results > 40
+
+
+def test_null_equals_null_where_it_is_asked() -> None:
+    one, other = pa.array([1, None, 2]), pa.array(["a", "a", None])
+    assert [numbers.tolist() for numbers in key_numbers([[one, other], [one, other]])] == [[0, -1, -1]] * 2
+    numbers, again = key_numbers([[one, other], [one, other]], [True, False])
+    assert numbers.tolist() == again.tolist() and numbers[2] == -1 and numbers[1] >= 0 != numbers[1]
+
+
+@pytest.mark.parametrize("wanted", [[], [3], [3, None, 700], list(range(0, 900, 7)), list(range(300, 400))])
+@pytest.mark.parametrize("piece", [7, 1 << 15])
+@pytest.mark.parametrize("close", [0, 1 << 18])
+def test_no_row_with_a_wanted_key_is_missing(monkeypatch, wanted, piece, close) -> None:
+    monkeypatch.setattr(prefilter, "_PIECE", piece)
+    monkeypatch.setattr(prefilter, "CLOSE", close)
+    draw = np.random.default_rng(5)
+    chunks = [draw.integers(0, 1000, size).tolist() for size in (0, 1, 40, 300)]
+    chunks[2][4] = None
+    column = pa.chunked_array(chunks, pa.int64())
+    found = maybe_among(column, pa.array(wanted, pa.int64())).tolist()
+    asked = {0 if one is None else one for one in wanted}  # NULL is looked for as 0
+    exact = [i for i, one in enumerate(column.to_pylist()) if (0 if one is None else one) in asked]
+    assert found == sorted(set(found)) and set(exact) <= set(found) and len(found) <= len(exact) + 30
+    points = pa.chunked_array([pa.array(one, pa.int64()) for one in ([5, 1], [], [9, 5, 7])])
+    assert rows_between(points, 5, 9).tolist() == [0, 3, 4]
 
 
 def test_rows_are_picked_from_many_chunks() -> None:

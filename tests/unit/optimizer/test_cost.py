@@ -66,11 +66,16 @@ def test_longer_ticks_look_through_state_less_often() -> None:
 
 
 def test_statements_cost_at_every_tick() -> None:
-    """Keys alone are matched in NumPy; a condition, and strict input, run a statement."""
+    """Keys alone are matched in NumPy; a condition runs a statement. Strict input costs more."""
     m = Maker()
     of_condition = cost_of(join(window := m.window("s"), m.window("r"), condition=over(window, "x > y")))
     strict = cost_of(join(semi(m.window("s"), m.window("r")), m.window("r")))
-    assert cost_of(join(m.window("s"), m.window("r"))).starting < of_condition.starting < strict.starting
+    left = semi(window := m.window("s"), m.window("r"))
+    both = cost_of(join(left, m.window("r"), condition=over(window, "x > y")))
+    plain = cost_of(join(m.window("s"), m.window("r")))
+    assert plain.starting < strict.starting < both.starting > of_condition.starting > plain.starting
+    kept = cost_of(semi(Distinct(m.window("s")), m.window("r")))
+    assert kept.starting > cost_of(semi(m.window("s"), m.window("r"))).starting
     assert cost_of(m.project(m.window("s"), k="k")).starting == 0
 
 

@@ -39,6 +39,9 @@ def conditions(where: str, select: str = "SELECT k FROM s AS s") -> list[str]:
             f"{IN} OR x = 1 OR {E}",
             ["x = 1", f"NOT (x = 1) IS TRUE AND {E}", f"NOT (x = 1) IS TRUE AND NOT ({E}) AND {IN}"],
         ),
+        (f"NOT ({E} AND {F})", [f"NOT {E}", f"NOT (NOT {E}) AND NOT {F}"]),
+        (f"NOT ({E} AND x > 3)", ["NOT (x > 3)", f"NOT (NOT (x > 3)) IS TRUE AND NOT {E}"]),
+        (f"NOT ({E} OR {F})", [f"NOT ({E} OR {F})"]),
         (f"{IN} OR NOT {IN}", [f"{IN} OR NOT {IN}"]),
     ],
 )
@@ -54,4 +57,6 @@ def test_others_are_left_alone(select: str) -> None:
 def test_bound() -> None:
     plan = bind("SELECT a FROM s [NOW] WHERE a > 1 OR k NOT IN (SELECT k FROM t [NOW])")
     assert isinstance(plan.root, MergeUnion) and len(plan.windows) == 5
+    negated = "NOT (a > 1 AND EXISTS (SELECT 1 FROM t [NOW] WHERE t.k = s.k))"
+    assert isinstance(bind(f"SELECT a FROM s [NOW] WHERE {negated}").root, MergeUnion)
     assert sum(isinstance(node, SemiJoin) for node in walk(plan.root)) == 3

@@ -35,6 +35,7 @@ ST = "s [NOW] JOIN t [NOW] ON s.k = t.k"
         ("SELECT s.a FROM s [NOW] JOIN t [NOW] USING (zz)", "stream 's' has no column 'zz'", "zz", "both sides"),
         (f"SELECT * FROM {ST}", "two columns of the answer are called 'ts'", "*", "s.ts AS s_ts, t.ts AS t_ts"),
         ("SELECT a, k AS A FROM s [NOW]", "two columns of the answer are called 'A'", "k AS A"[:1], "alias"),
+        ("SELECT ISTREAM a FROM s [NOW]", "ISTREAM stands around the select list", "ISTREAM", "SELECT ISTREAM(…)"),
         ("SELECT window_end FROM s [NOW]", "'window_end' is a column of the answer", "window_end", "Leave it out"),
         ("SELECT a AS window_end FROM s [RANGE 1 MINUTE SLIDE 1 MINUTE]", "every answer has", "a", "another name"),
     ],
@@ -47,6 +48,8 @@ def test_names(select: str, says: str, place: str, remedy: str) -> None:
 
 def test_unknown_stream() -> None:
     assert pointed_at(refused("SELECT a FROM s [NOW], nope [NOW]", CatalogError)) == "nope"
+    error = refused("WITH tops AS (SELECT a FROM s [NOW]) SELECT a FROM top", CatalogError)
+    assert pointed_at(error) == "top" and error.remedy == "Did you mean 'tops' of WITH?"
 
 
 @pytest.mark.parametrize(
@@ -54,6 +57,7 @@ def test_unknown_stream() -> None:
     [
         ("SELECT a FROM s [NOW] NATURAL JOIN t [NOW]", "NATURAL JOIN"),
         ("SELECT a FROM s [NOW] WHERE k = (SELECT MAX(k) FROM t [NOW])", "a sub-query in an expression"),
+        ("SELECT a FROM s [NOW] LEFT JOIN LATERAL (SELECT MAX(k) AS m FROM t [NOW]) AS x ON TRUE", "a lateral join"),
         ("WITH RECURSIVE x AS (SELECT a FROM s [NOW]) SELECT * FROM x", "WITH RECURSIVE"),
     ],
 )
@@ -114,17 +118,21 @@ def test_errors(select: str, says: str, place: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("select", "place"),
+    ("select", "place", "remedy"),
     [
-        (f"SELECT UPPER(CONCAT(s.name, t.label)) AS x FROM {ST}", "UPPER"),
-        (f"SELECT a FROM {ST} AND CONCAT_WS('-', s.name, t.label) = 'x'", "CONCAT_WS"),
-        ("SELECT UPPER(n) AS x FROM (SELECT MAX(name) AS n FROM s [RANGE 1 MINUTE]) AS y", "UPPER"),
+        (f"SELECT UPPER(CONCAT(s.name, t.label)) AS x FROM {ST}", "UPPER", "CONCAT(f(s.x), f(t.x))"),
+        (f"SELECT a FROM {ST} AND CONCAT_WS('-', s.name, t.label) = 'x'", "CONCAT_WS", "Compute it over each"),
+        (
+            "SELECT UPPER(n) AS x FROM (SELECT MAX(name) AS n FROM s [RANGE 1 MINUTE]) AS y",
+            "UPPER",
+            "Compute it over one stream in a sub-query",
+        ),
     ],
 )
-def test_only_spark_computes_it(select: str, place: str) -> None:
+def test_only_spark_computes_it(select: str, place: str, remedy: str) -> None:
     error = refused(select, FunctionError)
     assert "over more than one stream" in error.message or "cannot be" in error.message
-    assert "Compute it over one stream in a sub-query" in (error.remedy or "") and pointed_at(error) == place
+    assert remedy in (error.remedy or "") and pointed_at(error) == place
 
 
 @pytest.mark.parametrize("place", ["a + 1", "UPPER(name)", "LENGTH(Label)", "a + b"])

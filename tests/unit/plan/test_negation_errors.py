@@ -18,7 +18,12 @@ T = "SELECT 1 FROM t [NOW]"
     ("select", "says", "place", "remedy"),
     [
         (f"SELECT DISTINCT a FROM s [NOW] WHERE a > 1 OR EXISTS ({T})", "in a plain SELECT", "1 FROM t", "UNION ALL"),
-        (f"SELECT a FROM s [NOW] WHERE NOT (a > 1 AND EXISTS ({T}))", "which is an OR", "1 FROM t", "two queries"),
+        (
+            f"SELECT DISTINCT a FROM s [NOW] WHERE NOT (a > 1 AND EXISTS ({T}))",
+            "which is an OR",
+            "1 FROM t",
+            "two queries",
+        ),
         (
             "SELECT a FROM s [NOW] WHERE a IN (SELECT k FROM t [NOW]) OR k IN (SELECT k FROM t [NOW])",
             "IN (SELECT …) under OR",

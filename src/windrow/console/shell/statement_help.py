@@ -216,15 +216,17 @@ WINDOWS = (
     ("[ROWS n SLIDE n PARTITION BY column]", "the same, for each value of the column"),
     ("[RANGE length SLIDE n ROWS]", "the last length of time up to every n-th tuple"),
     ("[RANGE length SLIDE n ROWS SATTR rank(column)]", "the same, counted in order of the column"),
-    ("[NOW]", "the tuples of one instant"),
+    ("[NOW]", "the tuples of one instant; continuous: of one tick"),
     ("[SINCE 'time' SLIDE length]", "all tuples since then, every SLIDE"),
     ("[UNBOUNDED SLIDE length]", "all tuples, every SLIDE"),
     ("[RANGE length SLIDE length ORIGIN 'time']", "windows end at multiples of SLIDE from there"),
     ("[RANGE length SLIDE length WATTR column]", "on another window attribute"),
     ("[RANGE length]", "in a standing query: continuous; one time, in a SELECT: the latest length of time"),
     ("[RANGE length INTERNAL]", "continuous: it bounds what is remembered, and its results stay"),
-    ("[RANGE length OFFSET length]", "one time: the same, OFFSET ago"),
-    ("[ROWS n]", "one time: the latest n tuples"),
+    ("[RANGE length OFFSET length]", "continuous, or one time: the same, OFFSET ago"),
+    ("[ROWS n]", "continuous: the last n tuples; one time: the latest n tuples"),
+    ("[ROWS n PARTITION BY column]", "continuous: the last n tuples of each value of the column"),
+    ("[UNBOUNDED]", "continuous: all tuples"),
 )
 """The forms of windows. Their brackets are typed."""
 

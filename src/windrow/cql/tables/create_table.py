@@ -23,12 +23,19 @@ def parse_create_table(cursor: Cursor, name: str, if_not_exists: bool) -> Create
         raise cursor.error(f"table '{name}' has no PRIMARY KEY", ahead=start - cursor.index, remedy=_TO_KEY)
     retroactive, stream, delete_when = True, None, None
     while not cursor.at_end:
+        at = cursor.index
         if retroactive and cursor.take("NON", "RETROACTIVE"):
             retroactive = False
         elif stream is None and cursor.take("FROM", "STREAM"):
             stream = cursor.name("the name of a stream after FROM STREAM")
         elif stream is not None and delete_when is None and cursor.take("DELETE", "WHEN"):
             delete_when = expressions_until(cursor, len(cursor.tokens), "a condition after DELETE WHEN", most=1)[0]
+        elif stream is None and cursor.take("DELETE", "WHEN"):
+            raise cursor.error(
+                "DELETE WHEN is of a table that a stream feeds",
+                ahead=at - cursor.index,
+                remedy="Write FROM STREAM name before it. Of other tables, DELETE FROM t WHERE … deletes rows.",
+            )
         else:
             raise cursor.unexpected("a clause of CREATE TABLE or the end of the statement", _CLAUSES)
     return CreateTable(name, columns, key, retroactive, stream, delete_when, if_not_exists)

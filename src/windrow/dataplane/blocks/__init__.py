@@ -7,6 +7,7 @@ from windrow.dataplane.blocks.store import (
     BlockStore,
     BlockWriter,
     MappedBlocks,
+    UnsyncedBlock,
     read_block,
     read_block_part,
 )
@@ -18,6 +19,7 @@ __all__ = [
     "BlockWriter",
     "BucketedBlock",
     "MappedBlocks",
+    "UnsyncedBlock",
     "counts_in",
     "cut",
     "panes_in",

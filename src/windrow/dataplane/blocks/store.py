@@ -15,6 +15,7 @@ import re
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -22,7 +23,7 @@ from pathlib import Path, PurePosixPath
 import pyarrow as pa
 
 from windrow.catalog.store import Catalog
-from windrow.durable import sync, sync_all
+from windrow.durable import in_background, sync, sync_all
 from windrow.errors import StateError
 
 _LOG = logging.getLogger(__name__)
@@ -69,6 +70,45 @@ class BlockRow:
     refs: int
 
 
+@dataclass(frozen=True)
+class _FilledFiles:
+    """Written files that are open, and not on disk yet."""
+
+    refs: list[BlockRef]
+    directory: Path
+    paths: list[Path]
+    handles: list[int]
+    opened: ExitStack
+
+    def sync(self) -> None:
+        """Return when the files and their names are on disk."""
+        with self.opened, _disk_trouble(self.paths[0]):
+            sync_all(self.handles)
+            sync(self.directory)
+
+    def synced(self, sync: Callable[[], None] | None = None) -> None:
+        """Return when they are on disk, by `sync` or what waits for it; when it raises, nothing is left."""
+        try:
+            (sync or self.sync)()
+        except BaseException:
+            for path in self.paths:
+                _remove(path)
+            raise
+
+
+@dataclass(frozen=True)
+class UnsyncedBlock:
+    """A written block that a thread syncs. It may be named in a transaction, which must `wait` before it commits."""
+
+    ref: BlockRef
+    _filled: _FilledFiles
+    _syncing: Future[None]
+
+    def wait(self) -> None:
+        """Return when it is on disk; when it raises, nothing is left."""
+        self._filled.synced(self._syncing.result)
+
+
 class BlockWriter:
     """Writes blocks below a root. It needs no catalog, so a Spark task can use one.
 
@@ -112,6 +152,19 @@ class BlockWriter:
         Returns (offset, length) of each for `read_part`. One file means one sync: writing the answers of a hundred
         queries costs as much as of one.
         """
+        filled, parts = self._filled_many(owner, tables, compress)
+        filled.synced()
+        return filled.refs[0], parts
+
+    def begin_many(self, owner: str, tables: Sequence[pa.Table]) -> tuple[UnsyncedBlock, list[tuple[int, int]]]:
+        """As `write_many`, but the file is on disk only when `wait` of the block has returned. Until then a thread
+        syncs it, so that the caller can prepare the transaction that names it."""
+        filled, parts = self._filled_many(owner, tables, False)
+        return UnsyncedBlock(filled.refs[0], filled, in_background(filled.sync)), parts
+
+    def _filled_many(
+        self, owner: str, tables: Sequence[pa.Table], compress: bool
+    ) -> tuple[_FilledFiles, list[tuple[int, int]]]:
         options = pa.ipc.IpcWriteOptions(compression=_codec(compress))
         parts: list[tuple[int, int]] = []
 
@@ -123,8 +176,7 @@ class BlockWriter:
                     writer.write_table(table)
                 parts.append((offset, file.tell() - offset))
 
-        ref = self._write(owner, sum(table.num_rows for table in tables), fill)
-        return ref, parts
+        return self._fill_all(owner, [(sum(table.num_rows for table in tables), fill)]), parts
 
     def write_each(self, owner: str, tables: Sequence[pa.Table]) -> list[BlockRef]:
         """Write each table as a file of its own, of one part for `read_part`, so that each can be dropped alone. Files
@@ -144,30 +196,34 @@ class BlockWriter:
         return self._write_all(owner, [(rows, fill)])[0]
 
     def _write_all(self, owner: str, contents: Sequence[tuple[int, Fill]]) -> list[BlockRef]:
-        """Write files, each with its number of rows, and sync them and their names. They have their names at once: a
-        rename would be one more entry in the file system's journal to wait for, and files that no transaction names
-        are nobody's, complete or not."""
+        """Write files, each with its number of rows, and sync them and their names."""
+        filled = self._fill_all(owner, contents)
+        filled.synced()
+        return filled.refs
+
+    def _fill_all(self, owner: str, contents: Sequence[tuple[int, Fill]]) -> _FilledFiles:
+        """Write files, which are not on disk yet. They have their names at once: a rename would be one more entry in
+        the file system's journal to wait for, and files that no transaction names are nobody's, complete or not."""
         _check_owner(owner)
         directory = self.root / owner
         names = [f"blk-{uuid.uuid4().hex}.arrow" for _ in contents]
-        paths = [directory / name for name in names]
+        paths, opened = [directory / name for name in names], ExitStack()
         try:
             with _disk_trouble(paths[0]):
                 self._make(directory)
-                with ExitStack() as opened:
-                    handles = [opened.enter_context(open(path, "xb")) for path in paths]
-                    for path, (_, fill) in zip(paths, contents, strict=True):
-                        with pa.OSFile(os.fspath(path), "wb") as file:
-                            fill(file)
-                    sync_all([handle.fileno() for handle in handles])
-                    sizes = [os.fstat(handle.fileno()).st_size for handle in handles]
-                sync(directory)
+                handles = [opened.enter_context(open(path, "xb")).fileno() for path in paths]
+                for path, (_, fill) in zip(paths, contents, strict=True):
+                    with pa.OSFile(os.fspath(path), "wb") as file:
+                        fill(file)
+                sizes = [os.fstat(handle).st_size for handle in handles]
         except BaseException:
+            opened.close()
             for path in paths:
                 _remove(path)
             raise
         found = zip(names, contents, sizes, strict=True)
-        return [BlockRef(f"{owner}/{name}", owner, rows, size) for name, (rows, _), size in found]
+        refs = [BlockRef(f"{owner}/{name}", owner, rows, size) for name, (rows, _), size in found]
+        return _FilledFiles(refs, directory, paths, handles, opened)
 
     def _make(self, directory: Path) -> None:
         """Create the directory and sync it and all directories above it, up to the root, into their parents.
@@ -268,6 +324,12 @@ class BlockStore:
             found = self._catalog.rows(f"SELECT {_COLUMNS} FROM blocks ORDER BY id")
         else:
             found = self._catalog.rows(f"SELECT {_COLUMNS} FROM blocks WHERE owner = ? ORDER BY id", (owner,))
+        return [BlockRow(*row) for row in found]
+
+    def at(self, paths: Sequence[str]) -> list[BlockRow]:
+        """The named blocks at these paths, in the order in which they were added."""
+        marks = ", ".join("?" * len(paths))
+        found = self._catalog.rows(f"SELECT {_COLUMNS} FROM blocks WHERE path IN ({marks}) ORDER BY id", tuple(paths))
         return [BlockRow(*row) for row in found]
 
     def sweep(self) -> int:

@@ -27,6 +27,7 @@ REPLACED = "\ufffd"
 
 _LINE, _FIELDS = "line", "fields"
 _DATAFRAME = "dataframe"
+_UNSAID = "''"
 
 
 @dataclass(frozen=True)
@@ -50,14 +51,20 @@ def is_placed(rows: DataFrame, stream: StreamDef) -> bool:
     return stream.statement.source.lower() == "files" and FILE in rows.columns
 
 
-def with_bad_text(rows: DataFrame, stream: StreamDef) -> DataFrame:
-    """The rows with valid texts. Those that had another one are reported in `__bad`, as those are that do not fit."""
+def with_bad_text(rows: DataFrame, stream: StreamDef, carry_records: bool) -> DataFrame:
+    """The rows with valid texts. Those that had another one are reported in `__bad`, as those are that do not fit.
+
+    Without `carry_records`, `__bad` of a columnar source says no more than that: Spark took 14 ms longer to analyse a
+    job that could report records.
+    """
     if is_placed(rows, stream):
         form = dict(stream.source_options)["format"].lower()
-        return {"json": _json, "csv": _csv, "parquet": _parquet}[form](rows, stream)
+        if form == "parquet":
+            return _parquet(rows, stream, carry_records)
+        return {"json": _json, "csv": _csv}[form](rows, stream)
     if stream.statement.source != _DATAFRAME or BAD in rows.columns or not _texts(stream):
         return rows  # `feed` and `deposit` take in nothing else
-    return _repaired(rows, stream, record_sql(stream))
+    return _repaired(rows, stream, record_sql(stream) if carry_records else _UNSAID)
 
 
 def readable(text: bytes) -> str:
@@ -93,9 +100,11 @@ def _csv(rows: DataFrame, stream: StreamDef) -> DataFrame:
     return _with_bad(rows, f"CASE {cases} END")
 
 
-def _parquet(rows: DataFrame, stream: StreamDef) -> DataFrame:
-    number = f"CAST({ROW} + 1 AS STRING)"
-    return _repaired(rows, stream, _packed(number, record_sql(stream))) if _texts(stream) else rows
+def _parquet(rows: DataFrame, stream: StreamDef, carry_records: bool) -> DataFrame:
+    if not _texts(stream):
+        return rows
+    packed = _packed(f"CAST({ROW} + 1 AS STRING)", record_sql(stream))
+    return _repaired(rows, stream, packed if carry_records else _UNSAID)
 
 
 def _repaired(rows: DataFrame, stream: StreamDef, bad: str) -> DataFrame:

@@ -17,6 +17,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from windrow.catalog.definitions import StreamDef
 from windrow.dataplane.ingest.admission import PUNCTUATION, Admission, judged, tagged
+from windrow.dataplane.ingest.bad_text import with_bad_text
 from windrow.dataplane.ingest.gathering import gather_columns
 from windrow.dataplane.ingest.grouping import Grouping, progress_columns
 from windrow.dataplane.ingest.grouping_sets import grouped, set_ids
@@ -27,9 +28,9 @@ from windrow.dataplane.stores import ARRIVAL, KeptColumn
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """The rows of a micro-batch and how they are admitted. `carry_records`: dead letters carry their records.
-    `oversized`: expressions that count the values of a row that are NULL by the bound on values. `keeping`: what is
-    kept of the rows for continuous plans; None: nothing."""
+    """The rows of a micro-batch, with valid texts, and how they are admitted. `carry_records`: dead letters carry their
+    records. `oversized`: expressions that count the values of a row that are NULL by the bound on values. `keeping`:
+    what is kept of the rows for continuous plans; None: nothing. `source`: the rows as they came; None: the same."""
 
     rows: DataFrame
     stream: StreamDef
@@ -37,6 +38,13 @@ class MicroBatch:
     carry_records: bool
     oversized: tuple[str, ...] = ()
     keeping: KeepRequest | None = None
+    source: DataFrame | None = None
+
+    @classmethod
+    def of(cls, rows: DataFrame, stream: StreamDef, admission: Admission, carry_records: bool) -> MicroBatch:
+        """The micro-batch of rows as they came."""
+        valid = with_bad_text(rows, stream, carry_records)
+        return cls(valid, stream, admission, carry_records, source=rows)
 
     def gathered(self, groupings: Sequence[Grouping]) -> DataFrame:
         """The job whose result the driver groups; `gather` runs it."""
@@ -73,7 +81,8 @@ class MicroBatch:
 
     def dead_letters(self, cap: int) -> DataFrame:
         """The job that fetches the dead letters with their records, at most `cap`."""
-        rows = tagged(self.rows, self.stream, self.admission, True).where(f"__reason <> '{PUNCTUATION}'")
+        rows = self.rows if self.source is None else with_bad_text(self.source, self.stream, carry_records=True)
+        rows = tagged(rows, self.stream, self.admission, True).where(f"__reason <> '{PUNCTUATION}'")
         return rows.selectExpr("__reason", "__record", "__dead_t").limit(cap)
 
 

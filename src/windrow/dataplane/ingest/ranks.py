@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from windrow.dataplane.frames import whole
 from windrow.dataplane.ingest.arrival import PLACE
 from windrow.plan.nodes import RANK_COLUMN, Key
 
@@ -47,7 +48,7 @@ def ranked(rows: DataFrame, rankings: Sequence[Ranking]) -> DataFrame:
     names = {keys: [f"__p{j}_{i}" for i in range(len(keys))] for j, keys in enumerate(partitions)}
     named = [(key, name) for keys in partitions for key, name in zip(keys, names[keys], strict=True)]
     tuples = rows.selectExpr("*", *(f"{key.sql} AS {name}" for key, name in named))
-    counts = rows.sparkSession.createDataFrame(_context(rankings, names)).selectExpr(
+    counts = rows.sparkSession.createDataFrame(whole(_context(rankings, names))).selectExpr(
         *(f"CAST({name} AS {key.type.name}) AS {name}" for key, name in named), *(_before(r.column) for r in rankings)
     )
     sums = [f"{_rank_sql(ranking.column, names[ranking.partition])} AS {ranking.column}" for ranking in rankings]

@@ -156,6 +156,7 @@ class _PlanPlace:
     took: TakenSubPlan | None = None
     """The sub-plan that it took from another plan."""
     changes: int = 0
+    overflows: int = 0
     meter: PlanMeter = field(default_factory=PlanMeter)
     kept: list[tuple[dict[str, Any], pa.Table]] = field(default_factory=list)
     views: list[tuple[int, pa.Table]] = field(default_factory=list)
@@ -233,6 +234,7 @@ class _PlanPlace:
             after, made = (done.state, done.parts) if taken is None else taken.added_to(done.state, done.parts)
             self.common.subplans.add(self.plan, asked, state, after, made, done.edges)
             state, self.took = after, taken or self.took
+            self.overflows += 0 if batch.is_silent else done.overflows
             parts += made
             self.meter.add_batch(0, read - started, time.perf_counter() - read)
         state = replace(state, ticked=batch.due.upto)
@@ -401,7 +403,7 @@ class _PlanPlace:
         times = {"read_s": self.meter.read_s, "advance_s": self.meter.advance_s}
         layouts = {path: asdict(use) for path, use in self.state.layouts.items()}
         kept = {"sizes": self.state.sizes, "layouts": layouts, "blocks": self.blocks}
-        report = {"changes": self.changes, "counts": counts, **kept, **times}
+        report = {"changes": self.changes, "overflows": self.overflows, "counts": counts, **kept, **times}
         if self.took is not None:
             report["took"] = (self.took.subplan.path, self.took.result.by, self.took.result.path)
         return report if self.alone is None else {**report, "alone": self.alone}

@@ -33,7 +33,7 @@ def given_mode(query: str, clause: SinkClause, is_continuous: bool) -> SinkMode 
         return None
     if not is_continuous:
         raise BindError(
-            f"query '{query}' answers windows, and its sink gets every answer: mode is for continuous queries",
+            f"'{MODE}' is for continuous queries, and query '{query}' answers windows: its sink gets every answer",
             remedy="Leave mode out; or leave SLIDE out, which makes the query continuous.",
         )
     try:

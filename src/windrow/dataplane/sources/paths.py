@@ -88,7 +88,7 @@ def check_paths(spark: SparkSession, stream: str, paths: Sequence[str]) -> list[
     for path in paths:
         plain = literal(path)
         if plain is not None and not is_remote(path):
-            _check_local(stream, plain)
+            _check_local(f"stream '{stream}'", plain)
             entries = list(os.scandir(plain)) if os.path.isdir(plain) else None
             is_empty = entries == []
         else:
@@ -121,20 +121,27 @@ def _check_list(paths: Sequence[str]) -> None:
             raise SourceError(f"{path} is in {above}, and both are in the list", remedy="Keep one of the two.")
 
 
-def _check_local(stream: str, path: str) -> None:
+def check_loaded(table: str, path: str) -> None:
+    """Raise SourceError if a local path that LOAD names, and that is no pattern, cannot be read."""
+    plain = literal(path)
+    if plain is not None and not is_remote(path):
+        _check_local(f"table '{table}'", plain)
+
+
+def _check_local(reader: str, path: str) -> None:
     if not os.path.exists(path):
         raise SourceError(
-            f"stream '{stream}' reads {path}, which does not exist",
+            f"{reader} reads {path}, which does not exist",
             remedy=_instead_of(path),
         )
     is_directory = os.path.isdir(path)
     if not is_directory and not os.path.isfile(path):
         raise SourceError(
-            f"stream '{stream}' reads {path}, which is neither a file nor a directory",
+            f"{reader} reads {path}, which is neither a file nor a directory",
             remedy="Name a file, a directory, a pattern or a list of these.",
         )
     if not os.access(path, os.R_OK | os.X_OK if is_directory else os.R_OK):
-        raise SourceError(f"stream '{stream}' may not read {path}", remedy="Give this user the permission to read it.")
+        raise SourceError(f"{reader} may not read {path}", remedy="Give this user the permission to read it.")
 
 
 def _instead_of(path: str) -> str:
@@ -160,7 +167,7 @@ def _is_empty_pattern(spark: SparkSession, stream: str, path: str) -> bool:
             " recursiveFileLookup 'true', pathGlobFilter '*.json'.",
         )
     if not is_remote(path):
-        _check_local(stream, os.path.dirname(re.split(r"[{}\[\]*?\\]", path, maxsplit=1)[0]))
+        _check_local(f"stream '{stream}'", os.path.dirname(re.split(r"[{}\[\]*?\\]", path, maxsplit=1)[0]))
     java: Any = spark._jvm
     try:
         place = java.org.apache.hadoop.fs.Path(path)

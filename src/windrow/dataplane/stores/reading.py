@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from windrow.dataplane.stores.files import POINT, MappedStoreFile
+from windrow.dataplane.stores.runs import SMALL_ROWS, FileRuns
 from windrow.dataplane.stores.specs import KeptColumn, ReadColumn
 from windrow.types import POINT_MAX, POINT_MIN
 
@@ -41,6 +42,7 @@ class MappedFiles:
     def __init__(self) -> None:
         self._files: dict[str, MappedStoreFile] = {}
         self._lock = threading.Lock()
+        self.runs = FileRuns()
 
     def file(self, path: str) -> MappedStoreFile:
         with self._lock:
@@ -56,6 +58,7 @@ class MappedFiles:
         with self._lock:
             for path in paths:
                 self._files.pop(path, None)
+        self.runs.forget(paths)
 
     @property
     def paths(self) -> frozenset[str]:
@@ -68,15 +71,33 @@ def read_rows(
 ) -> pa.Table:
     """The selected rows of these files: POINT, then the columns in this order, named by their ids. Files without a
     point in range are not opened; one whose points all are in range is not filtered by them."""
-    parts = []
+    parts, whole = list[pa.Table](), list[str]()
+    asked = (tuple(one.id for one in columns), selected.buckets)
+
+    def read(path: str) -> pa.Table:
+        return mapped.file(path).columns(columns, selected.buckets)
+
     for one in files:
-        if one.hi >= selected.lo and one.lo < selected.hi:
-            part = _selected(mapped.file(one.path), one, columns, selected)
-            if part.num_rows:
-                parts.append(part)
+        if one.hi < selected.lo or one.lo >= selected.hi:
+            continue
+        if one.rows <= SMALL_ROWS and _is_whole(mapped, one, selected):
+            whole.append(one.path)
+            continue
+        parts += mapped.runs.tables(asked, whole, read)
+        whole = []
+        parts.append(_selected(mapped.file(one.path), one, columns, selected))
+    parts += mapped.runs.tables(asked, whole, read)
+    parts = [part for part in parts if part.num_rows]
     if not parts:
         return _empty(columns)
     return pa.concat_tables(parts) if len(parts) > 1 else parts[0]
+
+
+def _is_whole(mapped: MappedFiles, one: StoredRows, selected: Selected) -> bool:
+    """Whether all rows of a file, of the buckets, are selected."""
+    if one.lo < selected.lo or one.hi >= selected.hi:
+        return False
+    return selected.predicate is None or mapped.file(one.path).kept_if == (selected.predicate.id,)
 
 
 def _selected(file: MappedStoreFile, one: StoredRows, columns: Sequence[ReadColumn], selected: Selected) -> pa.Table:

@@ -260,7 +260,7 @@ def _plan_row(engine: Engine, query: ContinuousQuery) -> dict[str, Any] | None:
         "window": f"{'slides' if query.plan.periodic else 'continuous, ticks'} every {step}",
         "windows_answered": None,
         "answer_rows": row["changes"],
-        "overflows": None,  # they are not counted
+        "overflows": row["overflows"],
         "latest_window_end": None if ticked is None else point_text(ticked, kind),
         "completeness": completeness_of_plan(query),
         "state": plan_state(query, engine.opened.stores),
@@ -314,7 +314,8 @@ def window_in_words(plan: Finalise) -> str:
 
 
 def describe(engine: Engine, name: str) -> pa.Table:
-    """The columns of a stream, of a table, or of a query's answers."""
+    """The columns of a stream, of a table, or of a query's answers. A query that does not go on has a last row, without
+    a column, that says why."""
     stream = engine.manager.streams.get(name.lower())
     if stream is not None:
         attribute = stream.definition.attribute
@@ -332,9 +333,11 @@ def describe(engine: Engine, name: str) -> pa.Table:
         ]
         return _table(rows, ("column", "type", "note"))
     if engine.plans.has(name):
-        return _table(_plan_columns(engine.plans.query(name)), ("column", "type", "note"))
+        plan = engine.plans.query(name)
+        rows = [*_plan_columns(plan), *_rests(plan_state(plan, engine.opened.stores))]
+        return _table(rows, ("column", "type", "note"))
     try:
-        _, query = engine.manager.query(name)
+        owner, query = engine.manager.query(name)
     except CatalogError:
         raise CatalogError(
             f"there is no stream, table or query '{name}'",
@@ -346,7 +349,12 @@ def describe(engine: Engine, name: str) -> pa.Table:
         for n, t in (("window_start", kind), ("window_end", kind), ("is_revision", "BOOLEAN"))
     ]
     rows += [{"column": o.name, "type": o.type.name, "note": None} for o in query.plan.outputs]
-    return _table(rows, ("column", "type", "note"))
+    return _table([*rows, *_rests(_query_state(owner, query))], ("column", "type", "note"))
+
+
+def _rests(state: str) -> list[dict[str, Any]]:
+    """A row that says why a query does not go on."""
+    return [] if state == "active" else [{"column": None, "type": None, "note": f"state: {state}"}]
 
 
 def _plan_columns(query: ContinuousQuery) -> list[dict[str, Any]]:

@@ -168,6 +168,12 @@ class FinishedTables:
 
     def _table(self, node: exp.Table, text: str) -> FinishedTable:
         place, view, call = place_of(node.this, text), f"windrow_finished_{next(_numbers)}", node.this
+        if window_of(node) is not None and not isinstance(call, exp.Anonymous):
+            raise UnsupportedError(
+                f"this SELECT reads tables and results of queries, and '{node.name}' has a window",
+                place=place,
+                remedy="Create a query with the window, CREATE QUERY q AS SELECT …, and read FROM q.",
+            )
         if window_of(node) is not None:
             raise UnsupportedError(
                 f"a window follows the name of a stream, not {call.name.lower()}(…)",

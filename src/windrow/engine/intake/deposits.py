@@ -20,7 +20,7 @@ from windrow.crash import crash_point
 from windrow.dataplane.blocks import BlockStore, BlockWriter
 from windrow.dataplane.ingest import job as ingest
 from windrow.dataplane.ingest.admission import Admission, AxisBound, Reach
-from windrow.dataplane.ingest.bad_text import is_placed, with_bad_text
+from windrow.dataplane.ingest.bad_text import is_placed
 from windrow.dataplane.ingest.deposit import DeadLetter, Deposit
 from windrow.dataplane.ingest.gathering import deposit_of_rows, gathered_columns
 from windrow.dataplane.ingest.grouping import Grouping, partial_columns
@@ -94,9 +94,8 @@ class Depositor:
         with stream.batch_lock:
             if batch_id <= stream.last_batch:
                 return False
-            df = with_bad_text(df, stream.definition)
             admission = self._admission(stream, settings)
-            batch = MicroBatch(df, stream.definition, admission, carry_records=not columnar)
+            batch = MicroBatch.of(df, stream.definition, admission, carry_records=not columnar)
             started = time.monotonic()
             with self._tried(stream, batch, settings):
                 ran = self._attempt(stream, batch, settings, size)

@@ -103,7 +103,7 @@ class WindowStores:
         self._stores: Mapping[int, WindowStore] = {}
         self._streams: dict[str, StreamState] = {}
         self._files: dict[int, tuple[BlockRow, ...]] = {}
-        self._paths: dict[int, tuple[tuple[BlockRow, ...], tuple[StoredRows, ...]]] = {}
+        self._paths: dict[int, tuple[tuple[BlockRow, ...], dict[int, StoredRows], tuple[StoredRows, ...]]] = {}
         self._version = 0
         self._guard = threading.Lock()
         self._reloading = threading.Lock()
@@ -343,9 +343,13 @@ class WindowStores:
         """The files of a store for `read_rows`, made once for a list: every window of every tick asks."""
         known = self._paths.get(store)
         if known is None or known[0] is not rows:
-            made = tuple(StoredRows(f"{self._root}/{row.path}", *_points(row), row.rows) for row in rows)
-            known = self._paths[store] = (rows, made)
-        return known[1]
+            before = {} if known is None else known[1]
+            made = {row.id: before.get(row.id) or self._stored(row) for row in rows}
+            known = self._paths[store] = (rows, made, tuple(made.values()))
+        return known[2]
+
+    def _stored(self, row: BlockRow) -> StoredRows:
+        return StoredRows(f"{self._root}/{row.path}", *_points(row), row.rows)
 
     def greatest(self, stream: StreamState, axis: str) -> int | None:
         """The greatest point deposited on an axis; None: none is. A late tuple that is admitted on another axis moves
@@ -376,7 +380,12 @@ class WindowStores:
 
     def deposited(self, files: Iterable[KeptFile]) -> None:
         """See the files of a micro-batch, after its commit and before its frontiers are seen."""
-        self._forget({file.store for file in files})
+        paths = dict[int, list[str]]()
+        for file in files:
+            paths.setdefault(file.store, []).append(file.ref.path)
+        for store, mine in paths.items():
+            version = self._version
+            self._see(store, self._blocks.at(mine), version)
 
     # -- expiry and merging --------------------------------------------------------------------
 
@@ -413,10 +422,10 @@ class WindowStores:
             self._entries.kept_from(store.id, below)
         if not any(_points(row)[1] < below for row in self._named(store.id)):
             return
-        for row in self._blocks.named(store.owner):
-            if _points(row)[1] < below:
-                self._blocks.release(row.id)
-        self._catalog.on_commit(lambda: self._forget({store.id}))
+        gone = [row for row in self._blocks.named(store.owner) if _points(row)[1] < below]
+        for row in gone:
+            self._blocks.release(row.id)
+        self._catalog.on_commit(lambda: self._leave_out(store.id, gone))
 
     def tidy(self, stream: StreamState) -> int:
         """Merge small files and cut expired rows off, in commits of their own; no answer depends on it. Return how many
@@ -530,6 +539,25 @@ class WindowStores:
         """Release the mappings of a store's files except these."""
         mine = {path for path in self._mapped.paths if path.startswith(f"{self._root}/stores/{store}/")}
         self._mapped.forget(mine - {f"{self._root}/{row.path}" for row in held})
+
+    def _see(self, store: int, rows: Sequence[BlockRow], version: int) -> None:
+        """Add committed files to the list of a store, if it is held and no commit has changed it since a version."""
+        with self._guard:
+            known = self._files.pop(store, None)
+            if known is not None and version == self._version:
+                ids = {row.id for row in known}
+                self._files[store] = (*known, *(row for row in rows if row.id not in ids))
+            self._version += 1
+
+    def _leave_out(self, store: int, rows: Sequence[BlockRow]) -> None:
+        """Take dropped files off the list of a store, after the commit, and release their mappings."""
+        gone = {row.id for row in rows}
+        with self._guard:
+            self._version += 1
+            known = self._files.get(store)
+            if known is not None:
+                self._files[store] = tuple(row for row in known if row.id not in gone)
+        self._mapped.forget([f"{self._root}/{row.path}" for row in rows])
 
     def _forget(self, stores: Iterable[int]) -> None:
         """Read the lists of these stores' files again when they are asked for."""

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from sqlite3 import Row
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from windrow.catalog.store import Catalog
 from windrow.crash import crash_point
-from windrow.dataplane.blocks import BlockRef, BlockStore, MappedBlocks
+from windrow.dataplane.blocks import BlockRef, BlockStore, MappedBlocks, UnsyncedBlock
 from windrow.dataplane.kernels.stage_messages import ANSWERS, CHANGES, SHARED, STATE, TOGETHER_ROWS, VIEW
+from windrow.operators.changes import AT, HEAD
 from windrow.operators.layouts.parts import Layout, StatePart
 from windrow.operators.stages.ranges import WHOLE, Range
 from windrow.types import POINT_MAX, POINT_MIN
@@ -33,6 +35,9 @@ __all__ = [
 
 SMALL_ROWS, SMALL_BYTES = 1_000, 1 << 20
 """Parts up to this size are merged when they are old."""
+
+PREPARED_BYTES = 4 << 20
+"""While files up to this size are synced, their transaction is prepared, which keeps other threads from the catalog."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +113,8 @@ class PlanTick:
     `parts` are written, `blocks` are written already. `drops` are the kinds whose earlier parts the new ones
     replace. Parts of state in a calendar, and of the view, whose rows have all left by `ticked` are dropped. Of the
     changes, the newest `keep` rows stay, and all that are newer than the latest view. `deposited`: the changes up to
-    this commit are tuples of a derived stream, and are dropped. `staged` is the entry of the sink's stage.
+    this commit are tuples of a derived stream, and are dropped. `staged` is the entry of the sink's stage. `overflows`:
+    so many values are NULL because they do not fit.
     """
 
     plan: int
@@ -123,6 +129,7 @@ class PlanTick:
     tidied: Tidied = Tidied()
     staged: str | None = None
     effects: tuple[TableEffect, ...] = ()
+    overflows: int = 0
 
     @property
     def written(self) -> tuple[NewPart, ...]:
@@ -143,8 +150,12 @@ class PlanTick:
 class _PlanFile:
     """A file that the driver wrote, and its parts by the numbers of their plans."""
 
-    ref: BlockRef
+    block: UnsyncedBlock
     parts: dict[int, list[PlanPart]]
+
+    @property
+    def ref(self) -> BlockRef:
+        return self.block.ref
 
     def add(self, tick: PlanTick, part: NewPart, offset: int, length: int) -> None:
         """Note a part of a plan that is at this place of the file."""
@@ -253,7 +264,8 @@ class PlanCommits:
         """Write and commit a tick batch of several plans in one transaction, in which `along` is executed. Return for
         each the parts written now, and the number of its outbox entry."""
         files = self._write(ticks)
-        crash_point("plan-blocks-written")
+        if sum(file.ref.bytes for file in files) > PREPARED_BYTES:
+            _wait(files)
         with self._catalog.transaction() as tx:
             numbers = [self._blocks.add(file.ref, refs=sum(map(len, file.parts.values()))) for file in files]
             by_path = self._add_written(block for tick in ticks for block in tick.blocks)
@@ -263,8 +275,9 @@ class PlanCommits:
                 new += [(plan, number, part) for plan, parts in file.parts.items() for part in parts]
             self._insert(new)
             tx.executemany(
-                "UPDATE plans SET ticked = ?, seq = ?, changes = changes + ?, covered = ? WHERE id = ?",
-                [(tick.ticked, tick.seq, tick.changes, _saved(tick.covered), tick.plan) for tick in ticks],
+                "UPDATE plans SET ticked = ?, seq = ?, changes = changes + ?, overflows = overflows + ?, covered = ?"
+                " WHERE id = ?",
+                [(t.ticked, t.seq, t.changes, t.overflows, _saved(t.covered), t.plan) for t in ticks],
             )
             tx.executemany(
                 "UPDATE plan_relations SET seq = ?, tick = ?, upto = ? WHERE plan = ? AND relation = ?",
@@ -273,6 +286,8 @@ class PlanCommits:
             self._retire_changes(ticks)
             found = [(self._written_now(tick, files), self._enter(tick)) for tick in ticks]
             along()
+            _wait(files)
+            crash_point("plan-blocks-written")
         crash_point("plan-committed")
         return found
 
@@ -326,8 +341,8 @@ class PlanCommits:
         """Write parts of plans into one file, and note the places of their tables."""
         parts = [(tick, part) for tick, mine in ticks for part in mine]
         owner = f"plans/{ticks[0][0].plan}" if len(ticks) == 1 else SHARED
-        ref, written = self._blocks.write_many(owner, [part.table for _, part in parts])
-        file = _PlanFile(ref, {})
+        block, written = self._blocks.writer.begin_many(owner, [part.table for _, part in parts])
+        file = _PlanFile(block, {})
         for (tick, part), (offset, length) in zip(parts, written, strict=True):
             file.add(tick, part, offset, length)
             places[id(part.table)] = (file, offset, length)
@@ -362,12 +377,12 @@ class PlanCommits:
         `read` is a `reader`."""
         parts, replaced = list[NewPart](), list[int]()
         runs = list(self._small_runs(plan, kind))
-        several = [run for run in runs if len(run) > 1 or run[0].path.startswith(f"{SHARED}/")]
+        several = [run for run in runs if _is_mergeable(run)]
         for run in several:
-            tables = [read(part) for part in run]
-            if all(table.schema.equals(tables[0].schema) for table in tables):
-                parts.append(NewPart(kind, pa.concat_tables(tables), seq=run[-1].seq))
-                replaced += [part.id for part in run]
+            for some, tables in _ascending(run, [read(part) for part in run]):
+                if _is_mergeable(some) and all(table.schema.equals(tables[0].schema) for table in tables):
+                    parts.append(NewPart(kind, pa.concat_tables(tables), seq=some[-1].seq))
+                    replaced += [part.id for part in some]
         if runs:  # not beyond what is merged now, since the commit may fail
             self._tidy_from[plan, kind] = (several or runs[-1:])[0][0].seq
         return Tidied(tuple(parts), tuple(replaced))
@@ -491,9 +506,39 @@ class PlanCommits:
         return StatePart(part.operator, Layout[part.layout], self.read(part), part.lo or 0, part.hi or 0)
 
 
+def _wait(files: Sequence[_PlanFile]) -> None:
+    """Return when the files are on disk."""
+    for file in files:
+        file.block.wait()
+
+
 def _saved(point: int | None) -> int | None:
     """A bound that SQLite can hold: those of rows that never expire lie beyond."""
     return None if point is None else max(POINT_MIN, min(POINT_MAX, point))
+
+
+def _is_mergeable(run: Sequence[PlanPart]) -> bool:
+    """Whether parts become fewer, or leave a file of several plans."""
+    return len(run) > 1 or run[0].path.startswith(f"{SHARED}/")
+
+
+def _ascending(
+    run: Sequence[PlanPart], tables: Sequence[pa.Table]
+) -> Iterator[tuple[Sequence[PlanPart], Sequence[pa.Table]]]:
+    """A run of parts cut where a commit reports ticks of the one before it, as that after CREATE OR REPLACE does. The
+    rows of a part are read in the order of their ticks, so the two must stay apart."""
+    start, last, top = 0, POINT_MIN, POINT_MIN
+    for i, (part, table) in enumerate(zip(run, tables, strict=True)):
+        if HEAD[AT] not in table.column_names or not table.num_rows:
+            continue
+        if i and part.seq != run[i - 1].seq:
+            last = top
+        least, most = pc.min_max(table.column(HEAD[AT])).as_py().values()
+        if least <= last:
+            yield run[start:i], tables[start:i]
+            start, last = i, POINT_MIN
+        top = max(top, most)
+    yield run[start:], tables[start:]
 
 
 def _marks(values: Sequence[object]) -> str:

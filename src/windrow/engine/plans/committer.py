@@ -143,8 +143,10 @@ class PlanCommitter:
         kept = ((), ()) if query.derived is not None else _kept(query.version, parts, done, due.upto, read)
         query.version = PlanVersion(replace(one.batch.progress, seq=one.tick.seq), done.state, *kept)
         query.home, query.must_merge, query.committed = one.batch.home, False, due.upto
-        query.unmerged = 0 if STATE in done.drops else query.unmerged + bool(parts)
-        query.merged_at = due.upto if STATE in done.drops or query.merged_at is None else query.merged_at
+        is_merged, has_state = one.batch.merging, any(part.kind == STATE for part in parts)
+        query.unmerged = 0 if is_merged else query.unmerged + bool(parts)
+        query.has_new_state = not is_merged and (query.has_new_state or has_state)
+        query.merged_at = due.upto if is_merged or query.merged_at is None else query.merged_at
         query.metrics.rows += done.count
         query.metrics.last_delivery_s = time.time()
         if entry is not None and one.tick.staged is not None:
@@ -179,6 +181,7 @@ class PlanCommitter:
                 TableEffect(table, due.before + due.step, **{"upto" if table in fed else "seq": now})
                 for table, now in effects.items()
             ),
+            overflows=done.overflows,
         )
         return _Delivered(batch, tick, tuple(overtaken))
 

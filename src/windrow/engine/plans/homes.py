@@ -57,6 +57,8 @@ class PlanBatch:
     covered: int | None = None
     effects: Effects = field(default_factory=dict)
     """By table, the last change that is in effect after it."""
+    overflows: int = 0
+    """How many values that it reports, or that HAVING tests, are NULL because they do not fit."""
 
     @property
     def is_written(self) -> bool:
@@ -86,7 +88,8 @@ class PlanHome(Protocol):
 
     def advance(self, queries: Sequence[ContinuousQuery], due: DueTicks, merging: bool) -> list[PlanOutcome]:
         """Process all due ticks of the queries. `merging`: state and view are written anew, as few parts, in place of
-        all earlier ones. If the state of a query is in another home, it is, and the state comes over."""
+        all earlier ones; state that is so already may stay. If the state of a query is in another home, it is, and the
+        state comes over."""
 
 
 class PlanHomes:
@@ -113,7 +116,7 @@ class PlanHomes:
     def _by_size(self, query: ContinuousQuery, due: DueTicks, bound: int, read: _ReadBytes) -> tuple[str, str]:
         if staged(query.plan).is_single:
             return DRIVER, "all its rows must be in one place"
-        size = query.version.state.nbytes + read.of(query, due)
+        size = query.version.state.nbytes + read.of(query, due) + query.unread_bytes
         least = bound // BACK if query.home == SPARK else bound
         if size > least:
             return SPARK, f"a tick reads {size:,} bytes, more than {least:,} (driver_plan_bytes)"
@@ -260,6 +263,7 @@ class DriverHome:
             drops=tuple(drops),
             covered=None if runs is None else runs.stop,
             effects=query.effects_after(due),
+            overflows=done.overflows,
         )
 
     def _advance(
@@ -298,7 +302,7 @@ class DriverHome:
         """With the changes that the query reports."""
         changes = done.changes
         if is_silent(query, due):
-            return replace(done, changes=changes.slice(0, 0))
+            return replace(done, changes=changes.slice(0, 0), overflows=0)
         if runs is not None:
             kept = in_order([changes.filter(pa.array(runs.has(changes.column(AT).to_numpy())))])
             return replace(done, changes=ordered(query.plan, kept, self._kernel, first=HEAD[AT]))
@@ -315,9 +319,10 @@ class DriverHome:
     def _parts(self, query: ContinuousQuery, done: Advance, batch: _DriverBatch) -> tuple[list[NewPart], list[str]]:
         """What a commit writes, and the kinds of parts that it replaces."""
         ticked, merging = batch.due.upto, batch.merging
-        state = batch.compacted.parts(done.state) if merging else done.parts
+        is_rewritten = merging and not _is_settled(query, done)
+        state = batch.compacted.parts(done.state) if is_rewritten else done.parts
         found = [state_part(part) for part in state]
-        drops = [STATE] if merging else []
+        drops = [STATE] if is_rewritten else []
         if done.changes.num_rows:
             is_answer = query.plan.periodic and query.derived is None
             if is_answer:
@@ -329,6 +334,12 @@ class DriverHome:
             found.append(NewPart(VIEW, view, hi=None if query.is_withdrawn else last_end(view)))
             drops.append(VIEW)
         return found, drops
+
+
+def _is_settled(query: ContinuousQuery, done: Advance) -> bool:
+    """Whether the durable state is as the last merge wrote it, and nothing in it expires: it has rows of tables."""
+    is_new = query.home != DRIVER or query.has_new_state or bool(done.parts)
+    return not is_new and not query.keeps_expiring
 
 
 def state_part(part: StatePart) -> NewPart:

@@ -76,8 +76,14 @@ class PlanManager:
         self._queries: dict[str, ContinuousQuery] = {}
         self.on_drop: Callable[[int], None] | None = None
         manager.more_paths = self._paths
+        manager.other_names = self._names
+        tables.kinds = manager.kinds
 
     # -- names ---------------------------------------------------------------------------------
+
+    def _names(self) -> dict[str, str]:
+        """The names of tables and continuous queries, each with its kind."""
+        return {table.name: "table" for table in self._tables.all()} | dict.fromkeys(self.names(), "query")
 
     def has(self, name: str) -> bool:
         """Whether there is a continuous query of this name; the plan of a derived stream is none."""

@@ -26,7 +26,8 @@ def mode_of(statement: CreateQuery, plan: ContinuousPlan) -> SinkMode | None:
     grows = is_monotonic(plan.root)
     if given is SinkMode.APPEND and not grows:
         raise BindError(
-            f"the output of query '{statement.name}' cannot be appended: {why_not_monotonic(plan.root)}",
+            f"mode '{given.value}': the output of query '{statement.name}' cannot be appended: "
+            f"{why_not_monotonic(plan.root)}",
             remedy=f"Use mode 'changes', which also writes when rows end. Or: {how_to_grow(plan.root)}.",
         )
     return given or (SinkMode.APPEND if grows else SinkMode.CHANGES)

@@ -9,7 +9,7 @@ from typing import Any
 from sqlglot import exp
 
 from windrow.optimizer.common_subplan import numbered_in_order
-from windrow.optimizer.execution import UPA, executed
+from windrow.optimizer.execution import UPA, executed, rules_off_for
 from windrow.optimizer.facts import NOTHING_MEASURED, Facts, StreamFacts
 from windrow.optimizer.pipeline import RULES, OptimizedPlan, optimize
 from windrow.plan.algebra.nodes import Streaming, ToStream
@@ -56,7 +56,7 @@ class PlanChoices:
     @classmethod
     def restored(cls, saved: Mapping[str, Any]) -> PlanChoices:
         """The choices of a query. Rules that came after it was created stay off: its state is that of its plan."""
-        facts = {stream: StreamFacts(**known) for stream, known in saved["facts"].items()}
+        facts = {stream: StreamFacts.restored(known) for stream, known in saved["facts"].items()}
         later = {rule.name for rule in RULES} - set(saved.get("rules", FIRST_RULES))
         off, execution = tuple(sorted({*saved["rules_off"], *later})), saved.get("execution", UPA)
         return cls(off, saved["explicit_expiry"], saved["begins_after"], facts, execution)
@@ -67,7 +67,7 @@ def planned(
 ) -> OptimizedPlan:
     """The optimized plan of a continuous query, for its strategy; raises BindError at the place of a mistake."""
     bound = bind_continuous(select, text, source_of, types_of, table_of)
-    found = optimize(bound, choices.facts, choices.rules_off)
+    found = optimize(bound, choices.facts, {*choices.rules_off, *rules_off_for(choices.execution)})
     plan = found.plan
     if plan.periodic and not isinstance(plan.root, ToStream):
         # Every tick delivers the whole answer of its window.

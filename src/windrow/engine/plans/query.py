@@ -20,12 +20,13 @@ from windrow.engine.plans.planning import PlanChoices
 from windrow.engine.state import StreamState
 from windrow.engine.tables.stored import StoredTable
 from windrow.engine.tables.uses import Effects, TableUse
-from windrow.operators.layouts.parts import LayoutUse
+from windrow.operators.layouts.parts import Layout, LayoutUse
 from windrow.operators.scan import needs_history, reach
-from windrow.operators.stages.cutting import staged
-from windrow.operators.state import ROOT, is_strict
+from windrow.operators.stages.cutting import node_at, staged, windows_below
+from windrow.operators.state import ROOT, empty_tables, is_strict
 from windrow.operators.tables.metering import PlanMeter
-from windrow.operators.ticks import DueTicks
+from windrow.operators.ticks import NEVER, DueTicks
+from windrow.operators.view import first_end
 from windrow.optimizer.common_join import SharableJoin, sharable_join
 from windrow.optimizer.common_subplan import SharableSubPlan, sharable_subplans
 from windrow.optimizer.facts import Facts
@@ -110,6 +111,11 @@ class PlanVersion:
         """The changes since the view was merged."""
         return self.changes[len(self.ends) :]
 
+    @cached_property
+    def ends_first(self) -> int:
+        """When the first row of the merged view ends; NEVER if none does."""
+        return min((first_end(part) for part in self.changes[: len(self.ends)]), default=NEVER)
+
 
 @dataclass
 class ContinuousQuery:
@@ -141,6 +147,8 @@ class ContinuousQuery:
     """The tick at which state and view were merged last."""
     unmerged: int = 0
     """How many commits have written parts since."""
+    has_new_state: bool = True
+    """Whether one of them has written state, as far as is known."""
     committed: int | None = None
     """The last tick that a commit saved; `progress.ticked` may be ahead of it by ticks without a change."""
     home: str = "driver"
@@ -171,6 +179,11 @@ class ContinuousQuery:
     def effects_after(self, due: DueTicks) -> dict[int, int]:
         """By table, what is in effect after a batch."""
         return {use.table.id: use.effect(due) for use in self.tables}
+
+    @property
+    def unread_bytes(self) -> int:
+        """The bytes of the rows of tables that it will keep and has not read yet."""
+        return sum(use.unread_bytes(self.progress.effects) for use in self.tables)
 
     @property
     def fed_tables(self) -> tuple[StoredTable, ...]:
@@ -217,9 +230,22 @@ class ContinuousQuery:
 
     @cached_property
     def twentieth(self) -> int | None:
-        """The twentieth of its shortest window, at least a tick; None: nothing expires."""
-        ranges = [window.lifetime.range for window in self.plan.windows if window.lifetime.range is not None]
+        """The twentieth of its shortest window, of a stream or a sub-query, at least a tick; None: nothing expires."""
+        windows = (one.lifetime.range for one in walk(self.plan.root) if isinstance(one, Window | OutputWindow))
+        ranges = [length for length in windows if length is not None]
         return max(min(ranges) // 20, self.plan.step) if ranges else None
+
+    @cached_property
+    def _lasting(self) -> frozenset[str]:
+        """The paths of state that has rows of tables alone, by key, which stay until a change of the table."""
+        kept = [path for path, one in empty_tables(self.plan).items() if one.layout is Layout.KEYED]
+        inputs = {path: path.removesuffix("/old") for path in kept if path.endswith("/old")}
+        return frozenset(path for path, one in inputs.items() if not windows_below(node_at(self.plan.root, one)))
+
+    @property
+    def keeps_expiring(self) -> bool:
+        """Whether its state has rows that expire."""
+        return any(size for path, (_, size) in self.version.state.sizes.items() if path not in self._lasting)
 
     @cached_property
     def grid(self) -> TickGrid:

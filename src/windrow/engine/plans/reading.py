@@ -33,11 +33,18 @@ ATTEMPTS = 5
 
 class PlanReads:
     """Reads committed versions, and changes nothing. `refresh` reads the catalog anew, if it is a copy: then the memory
-    has no state, and all is read from the catalog."""
+    has no state, and all is read from the catalog. `refuse_closed` raises if the state directory is closed, which views
+    in memory outlive."""
 
-    def __init__(self, commits: PlanCommits, refresh: Callable[[], object] | None = None):
+    def __init__(
+        self,
+        commits: PlanCommits,
+        refresh: Callable[[], object] | None = None,
+        refuse_closed: Callable[[], None] = lambda: None,
+    ):
         self._commits = commits
         self._refresh = refresh
+        self._refuse_closed = refuse_closed
         self._kernel = Kernel()
 
     def changes(self, query: ContinuousQuery) -> pa.Table:
@@ -67,6 +74,7 @@ class PlanReads:
     def _version(self, query: ContinuousQuery) -> tuple[int | None, Sequence[pa.Table]]:
         """The last tick, and the changes that make the view as of it."""
         if self._refresh is None:
+            self._refuse_closed()
             version = query.version
             return version.progress.ticked, version.changes
         ticked = None
@@ -121,6 +129,7 @@ class PlanReads:
         return {
             **asdict(query.metrics),
             "changes": row["changes"],
+            "overflows": row["overflows"],
             "ticked": None if ticked is None else point_text(ticked, query.plan.point),
             "state_bytes": query.version.state.nbytes,
             "state": "suspended: " + query.error

@@ -8,14 +8,14 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 
 from windrow.dataplane.blocks import BlockRef
-from windrow.dataplane.kernels.plan_tables import StoredRelation
+from windrow.dataplane.kernels.plan_tables import StoredBase, StoredRelation
 from windrow.dataplane.kernels.stage_messages import (
     JoinTaker,
     SharedJoinBatch,
@@ -315,14 +315,14 @@ class SparkPlans:
             is_derived=query.derived is not None,
             occupied=occupied_ticks(query, self._stores, due),
             subplans=tuple(_in_stages(query, task, ranges, due)),
-            relations=tuple(_relation(use, query.progress.effects) for use in query.tables),
+            relations=tuple(stored_relation(use, query.progress.effects) for use in query.tables),
         )
 
     def _ranges(self, query: ContinuousQuery, task: StagedTask, due: DueTicks) -> tuple[Range, ...]:
         """A range per core, more if each is large: a job of four tasks on two cores takes up to 2.5 times as long."""
         if task.staged.is_single:
             return (WHOLE,)
-        size = query.version.state.nbytes
+        size = query.version.state.nbytes + query.unread_bytes
         for i, use in enumerate(query.uses):
             size += self._stores.bytes_from(use, _points(query, i, due)[0])
         return ranges_of(min(WHOLE[1], max(self._stages.cores, size // BYTES_PER_TASK)))
@@ -361,8 +361,16 @@ class SparkPlans:
 
         covered = None if batch.occupied is None else batch.occupied.stop
         count = sum(one["changes"] for one in reports)
-        effects = query.effects_after(batch.due)
-        return PlanBatch(count, changes, state, blocks=blocks, drops=drops, covered=covered, effects=effects)
+        return PlanBatch(
+            count,
+            changes,
+            state,
+            blocks=blocks,
+            drops=drops,
+            covered=covered,
+            effects=query.effects_after(batch.due),
+            overflows=sum(one["overflows"] for one in reports),
+        )
 
     def _meter(self, query: ContinuousQuery, batch: StageBatch, reports: list[dict[str, Any]]) -> None:
         """Count what the operators did in all tasks."""
@@ -458,13 +466,17 @@ def _block(report: dict[str, Any], seq: int) -> WrittenBlock:
     return WrittenBlock(ref, tuple(parts))
 
 
-def _relation(use: TableUse, effects: Effects) -> StoredRelation:
+def stored_relation(use: TableUse, effects: Effects) -> StoredRelation:
+    """What tasks read of a table. A statement holds `changing` while it waits for this tick, so a tick does not wait
+    for it; and it changes the table only after it has waited."""
     table, since = use.table, effects.get(use.table.id)
     fed = None if table.feed is None else change_schema(table.definition)
-    with table.changing:
+    held: AbstractContextManager[object] = nullcontext() if fed is None else table.changing
+    with held:
         changes = tuple((one.seq, one.path) for one in table.changes)
-        seq, base = table.version.seq, table.base.path
-    return StoredRelation(use.path, table.id, table.definition.key, seq, base, changes, since, fed)
+        seq, base = table.version.seq, table.base
+    block = None if base.path is None else StoredBase(base.seq, base.path, base.is_bucketed)
+    return StoredRelation(use.path, table.id, table.definition.key, seq, block, changes, since, fed)
 
 
 def _stored(part: PlanPart) -> StoredPart:

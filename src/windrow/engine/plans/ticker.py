@@ -28,8 +28,15 @@ from windrow.operators.ticks import DueTicks
 from windrow.settings import Settings
 from windrow.types import point_text
 
-MERGED_PARTS, FEW_PARTS = 20, 4
-"""So many parts of changes or of state are merged into one; at least so many of changes, while there is no state."""
+MERGED_PARTS = 20
+"""So many parts of changes or of state are merged into one."""
+
+VIEW_PARTS, VIEW_WAITS = 10, 4
+"""Without state, at least so many parts of changes are merged into large views, unless so many twentieths of a window
+have passed: each time writes a file for every twentieth, and is the slower tick."""
+
+SMALL_VIEW_ROWS, FEW_VIEWS = 10_000, 16
+"""Views of at most so many rows, and as many views, cost less to write than the commit that they are part of."""
 
 TOGETHER = 500
 """At most so many queries are in one commit."""
@@ -64,11 +71,9 @@ class PlanTicker:
     def tick(self, query: ContinuousQuery) -> int:
         """Process all due ticks; return their number. An error of the plan itself suspends the query."""
         with query.ticking:
-            if query.is_dropped:
+            if query.is_dropped or query.is_paused:
                 return 0
             self.delivery.publish(query)
-            if query.is_paused:
-                return 0
             done = 0
             for table in query.fed_tables:
                 self.feed(table)
@@ -162,7 +167,9 @@ class PlanTicker:
         chosen = self._homes.choose(queries, due)
         home = chosen[queries[0].id][0]
         queries = [query for query in queries if chosen[query.id][0] == home and query.home == queries[0].home]
-        merging = home != queries[0].home or any(self._is_merging(query, due.upto) for query in queries)
+        rows = sum(part.num_rows for query in queries for part in query.version.changes)
+        are_large = rows > SMALL_VIEW_ROWS or len(queries) > FEW_VIEWS
+        merging = home != queries[0].home or any(self._is_merging(query, due.upto, are_large) for query in queries)
         done, delay = list[ProcessedBatch](), None
         for query, batch in zip(queries, self._homes[home].advance(queries, due, merging), strict=True):
             if isinstance(batch, PlanFailure):
@@ -204,16 +211,20 @@ class PlanTicker:
             "query_suspended", "query '{query}' is suspended: {error}", logging.ERROR, query=query.name, error=why
         )
 
-    def _is_merging(self, query: ContinuousQuery, ticked: int) -> bool:
-        """Whether state and view are merged now: after so many parts, or when a twentieth of a window has passed. In a
-        window of few ticks that is all the time; a view alone, whose expired rows nobody sees, can wait a little."""
+    def _is_merging(self, query: ContinuousQuery, ticked: int, are_large: bool) -> bool:
+        """Whether state and view are merged now: after so many parts, or when a twentieth of a window has passed and
+        there is something to drop. In a window of few ticks that is all the time. A view alone, whose expired rows
+        nobody sees, or one beside state that does not expire, can wait for four twentieths if the views of the batch
+        `are_large`."""
         if query.must_merge:
             return True
-        passed = 0 if query.merged_at is None else ticked - query.merged_at
+        passed, version = 0 if query.merged_at is None else ticked - query.merged_at, query.version
         if query.twentieth is None or passed < query.twentieth:
             return query.unmerged >= MERGED_PARTS
-        can_wait = passed < FEW_PARTS * query.twentieth and not query.version.state.nbytes
-        return query.unmerged >= (FEW_PARTS if can_wait else 1)
+        if not query.unmerged:
+            return query.view_width is None and version.ends_first < ticked
+        can_wait = passed < VIEW_WAITS * query.twentieth and are_large and not query.keeps_expiring
+        return query.unmerged >= (VIEW_PARTS if can_wait else 1)
 
 
 def _repeated_upto(query: ContinuousQuery, stores: WindowStores, due: DueTicks, limit: int) -> DueTicks:

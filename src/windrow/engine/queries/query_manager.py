@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import shutil
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,11 @@ from windrow.synopses.holistic.frequent_panes import FrequentSynopsis
 from windrow.types import SqlType
 from windrow.windows import PartitionedWindow
 
+_NOT_STREAMS = {
+    "query": "To read its results as a stream, create it as one: CREATE STREAM name AS SELECT …",
+    "table": "Its rows come by INSERT, UPDATE, DELETE and LOAD, or by wr.table(name).upsert(rows).",
+}
+
 
 class QueryManager:
     """Owns the streams and their queries.
@@ -59,17 +64,38 @@ class QueryManager:
         self.changing = threading.RLock()
         self.more_paths: Callable[[], Iterable[QueryPaths]] = tuple
         """What continuous queries read and write; their manager sets it."""
+        self.other_names: Callable[[], Mapping[str, str]] = dict
+        """The names of tables and continuous queries, with 'table' or 'query'; the manager of the latter sets it."""
 
     # -- names ---------------------------------------------------------------------------------
 
     def stream(self, name: str, place: Place | None = None) -> StreamState:
         found = self.streams.get(name.lower())
         if found is None:
+            self._refuse_other_kind(name, place)
             raise self._unknown("stream", name, (s.name for s in self.streams.values()), place)
         return found
 
     def definition(self, name: str, place: Place | None = None) -> StreamDef:
-        return self.stream(name, place).definition
+        """The stream that a query names in FROM, where a table could stand, too."""
+        if name.lower() in self.streams:
+            return self.streams[name.lower()].definition
+        self._refuse_other_kind(name, place)
+        tables = (other for other, kind in self.other_names().items() if kind == "table")
+        known = {*(stream.name for stream in self.streams.values()), *tables}
+        raise self._unknown("stream or table", name, known, place)
+
+    def kinds(self) -> dict[str, str]:
+        """All names in lower case, each with 'stream', 'table' or 'query'."""
+        found = {other.lower(): kind for other, kind in self.other_names().items()}
+        return found | {query.lower(): "query" for query in self.queries()} | dict.fromkeys(self.streams, "stream")
+
+    def _refuse_other_kind(self, name: str, place: Place | None) -> None:
+        """Refuse the name of a table or query where a stream is meant."""
+        kind = self.kinds().get(name.lower())
+        if kind in _NOT_STREAMS:
+            message = f"there is no stream '{name}': this is the name of a {kind}"
+            raise CatalogError(message, place=place, remedy=_NOT_STREAMS[kind])
 
     def queries(self) -> dict[str, tuple[StreamState, QueryState]]:
         return {name: (s, q) for s in self.streams.values() for name, q in s.queries.items()}
@@ -106,7 +132,7 @@ class QueryManager:
 
     def unknown_source(self, name: str, place: Place | None) -> CatalogError:
         """The error for a name in FROM that is neither a stream nor a query."""
-        known = {*(stream.name for stream in self.streams.values()), *self.queries()}
+        known = {*(stream.name for stream in self.streams.values()), *self.queries(), *self.other_names()}
         return self._unknown("stream or query", name, known, place)
 
     def _unknown(self, kind: str, name: str, known: Iterable[str], place: Place | None = None) -> CatalogError:
@@ -323,9 +349,7 @@ class QueryManager:
         settings: Settings,
         types: str,
     ) -> QueryState:
-        axis = plan.scan.attribute.column
-        progress = stream.progress if stream.on_axis(axis) else stream.progress.resumed(axis)
-        placement = place(stream, plan, settings)
+        axis, progress, placement = _placed(stream, plan, settings)
         grown = self._synopsis(_REPLACING, plan, placement)
         others = {one.synopsis for one in stream.queries.values() if one is not old} | {grown.plan.id}
         every = {**stream.synopses, grown.plan.id: grown}
@@ -404,9 +428,7 @@ class QueryManager:
         sink: Any,
         types: str,
     ) -> QueryState:
-        axis = plan.scan.attribute.column
-        progress = stream.progress if stream.on_axis(axis) else stream.progress.resumed(axis)
-        placement = place(stream, plan, settings)
+        axis, progress, placement = _placed(stream, plan, settings)
         state = self._synopsis(statement.name, plan, placement)
         if sink is None:
             sink = self.open_sink(statement, stream, plan)
@@ -472,6 +494,13 @@ class QueryManager:
 
 _REPLACING = "\x00replacing"
 """The name of a query in shared state, beside the one that it replaces."""
+
+
+def _placed(stream: StreamState, plan: Finalise, settings: Settings) -> tuple[str, StreamProgress, Placement]:
+    """The axis of a new query, the progress of its stream with this axis, and where the sharing rules put it."""
+    axis = plan.scan.attribute.column
+    progress = stream.progress if stream.on_axis(axis) else stream.progress.resumed(axis)
+    return axis, progress, place(stream, plan, settings)
 
 
 def _columns(plan: Finalise) -> list[tuple[str, SqlType]]:

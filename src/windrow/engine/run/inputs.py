@@ -112,6 +112,7 @@ class Inputs:
         give_back_memory(stream)
         stream.heard_us = self._opened.clock.now_us()
         self._ticks.submit(stream)
+        self._ticks.give_way(stream)
         self._depositor.tidy_stores(stream)
 
     # -- the end -------------------------------------------------------------------------------

@@ -85,7 +85,8 @@ class OpenState:
     def _tables(self) -> TableManager:
         kernel = Kernel(self.settings.integer("max_value_bytes"))
         expressions = RowExpressions(kernel, lambda: self.spark, self._max_value_bytes)
-        return TableManager(TableCommits(self.catalog, self.blocks), expressions, lambda: self.spark)
+        commits = TableCommits(self.catalog, self.blocks, lambda: self.settings.integer("broadcast_table_bytes"))
+        return TableManager(commits, expressions, lambda: self.spark)
 
     def _max_value_bytes(self) -> int:
         return self.settings.integer("max_value_bytes")

@@ -90,7 +90,9 @@ class TableStatements:
             tables, name = self._opened.tables, self._opened.tables.table(statement.table).name
             if isinstance(statement, InsertRows):
                 rows = None if statement.select is None else self._select(statement.select, text)
-                return f"{_rows(tables.insert(statement, text, rows))} inserted into {name}"
+                came, known = tables.insert(statement, text, rows)
+                kept = f"; {_rows(known)} kept, there already with the same values" if known else ""
+                return f"{_rows(came)} inserted into {name}{kept}"
             if isinstance(statement, LoadRows):
                 return f"{_rows(tables.load(statement))} loaded into {name}"
             if isinstance(statement, UpdateRows):

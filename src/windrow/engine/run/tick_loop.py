@@ -6,11 +6,15 @@ An error in a tick is raised at the next `submit` or `drain`, and the tick is th
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable
 from typing import Generic, Protocol, TypeVar
 
 from windrow.engine.ticks.couriers import caller
 from windrow.errors import StateError
+
+QUICK_S = 0.1
+"""Ticks that take less go before other work, which waits for them at most so long."""
 
 
 class Ticking(Protocol):
@@ -34,6 +38,8 @@ class TickLoop(Generic[T]):
         self._busy: int | None = None
         self._errors: dict[int, BaseException] = {}
         self._failures: dict[int, int] = {}
+        self._took_s: dict[int, float] = {}
+        """About how long the last ticks took; the longest of them is forgotten by halves."""
         self._closed = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -50,12 +56,14 @@ class TickLoop(Generic[T]):
                 self._busy = number
                 self._changed.notify_all()
             error: BaseException | None = None
+            started_s = time.monotonic()
             try:
                 self._tick(stream)
             except BaseException as caught:
                 error = caught
             with self._changed:
                 self._busy = None
+                self._took_s[number] = max(time.monotonic() - started_s, self._took_s.get(number, 0.0) / 2)
                 if error is not None:
                     self._errors[number] = error
                 self._failures[number] = 0 if error is None else self._failures.get(number, 0) + 1
@@ -84,6 +92,16 @@ class TickLoop(Generic[T]):
             while (stream.id in self._waiting or self._busy == stream.id) and not self._closed:
                 self._changed.wait()
             self._raise(stream)
+
+    def give_way(self, streams: Iterable[T]) -> None:
+        """Wait until no tick of these is queued or running, if their last ones were quick, and only so long."""
+        numbers = [one.id for one in streams]
+        with self._changed:
+            if all(self._took_s.get(number, 0.0) < QUICK_S for number in numbers):
+                self._changed.wait_for(lambda: self._closed or not self._has_any(numbers), QUICK_S)
+
+    def _has_any(self, numbers: Iterable[int]) -> bool:
+        return any(number in self._waiting or number == self._busy for number in numbers)
 
     def catch_up(self, stream: T) -> None:
         """Answer all windows due now, and wait for it."""

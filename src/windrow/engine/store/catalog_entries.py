@@ -73,13 +73,17 @@ class CatalogEntries:
         self._synopses = synopses
 
     def begin_run(self, types: Mapping[int, tuple[str, str]]) -> None:
-        """Reset the counters of the last run, and save the types of queries by id, with the type of the window
-        attribute, where an older version saved none. Usually there is nothing to do, and then nothing is committed."""
-        counted = "SELECT EXISTS (SELECT 1 FROM streams WHERE metrics IS NOT NULL)"
+        """Reset the counters of the last run, but not the time of its last commit; and save the types of queries by id,
+        with the type of the window attribute, where an older version saved none. Usually there is nothing to do, and
+        then nothing is committed."""
+        counted = "SELECT EXISTS (SELECT 1 FROM streams WHERE json_extract(metrics, '$.counters') <> '{}')"
         if not types and not self._catalog.value(counted):
             return
         with self._catalog.transaction() as tx:
-            tx.execute("UPDATE streams SET metrics = NULL")
+            tx.execute(
+                "UPDATE streams SET metrics = json_object('at_s', json_extract(metrics, '$.at_s'),"
+                " 'counters', json('{}'), 'sizes', NULL) WHERE metrics IS NOT NULL"
+            )
             tx.execute(
                 "UPDATE queries SET run_windows = 0, run_rows = 0, delivered_s = NULL, callback_errors = 0,"
                 " callback_error = NULL"

@@ -27,7 +27,7 @@ def saved_metrics(stream: StreamState, **counted: int) -> str:
 
 
 def restore_metrics(stream: StreamState, text: str | None) -> None:
-    """Give a stream the metrics that its owner saved; None: it has saved none in this run."""
+    """Give a stream the metrics that its owner saved; None: it has never saved any."""
     saved = json.loads(text) if text else {"counters": {}, "sizes": None}
     known = {field.name for field in fields(StreamMetrics)}
     stream.metrics = StreamMetrics(**{name: value for name, value in saved["counters"].items() if name in known})

@@ -15,11 +15,11 @@ import pyarrow as pa
 from windrow.catalog.relations import TableDef
 from windrow.engine.tables.stored import TableVersion, changed, keys_in
 from windrow.errors import TableError
-from windrow.operators.tables.rows import flat, numbered, taken
+from windrow.operators.tables.rows import flat, numbered, same, taken
 from windrow.synopses.cells.arrays import Mask
 from windrow.types import value_text
 
-_TO_UPSERT = "In Python, wr.table(…).upsert(rows) replaces rows; UPDATE changes them."
+_TO_UPSERT = "To change rows, use UPDATE; LOAD, and in Python wr.table(…).upsert(rows), replace them."
 
 
 def inserted(definition: TableDef, version: TableVersion, rows: pa.Table, replaces: bool = False) -> pa.Table:
@@ -40,6 +40,16 @@ def inserted(definition: TableDef, version: TableVersion, rows: pa.Table, replac
         raise _refused(definition, rows, int(np.flatnonzero(at >= 0)[0]), "exists already", _TO_UPSERT)
     _refuse_gone(definition, version, rows)
     return changed(definition, version.rows.take(at[at >= 0], definition.schema), rows)
+
+
+def not_there(definition: TableDef, version: TableVersion, rows: pa.Table) -> pa.Table:
+    """New rows without those that the table has with the same values."""
+    _refuse_null_keys(definition, rows)
+    at = version.rows.find(keys_in(rows, definition), rows.num_rows)
+    known, met = version.rows.take(at[at >= 0], definition.schema), taken(rows, at >= 0)
+    keep = at < 0
+    keep[at >= 0] = ~same(known.columns, met.select(known.column_names).columns, met.num_rows)
+    return taken(rows, keep)
 
 
 def updated(definition: TableDef, version: TableVersion, old: pa.Table, new: pa.Table, moves_keys: bool) -> pa.Table:

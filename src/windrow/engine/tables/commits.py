@@ -1,9 +1,15 @@
-"""The commits of tables. Each statement is one SQLite transaction; the block of its change is written before it."""
+"""The commits of tables. Each statement is one SQLite transaction; the blocks of its change are written before it.
+
+A table is a base, which has all rows as of a change, and the changes since. The base of a table with more bytes than
+`broadcast_table_bytes` is bucketed: its rows are in the order of the buckets of their keys. Readers map the file and
+find rows in it; none holds all of it. It is written anew when the changes since have a share of its rows. Changes that
+plans have not seen are kept beside a newer base.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from sqlite3 import Row
 
 import numpy as np
@@ -15,9 +21,10 @@ from windrow.cql.printer import to_text
 from windrow.crash import crash_point
 from windrow.dataplane.blocks import BlockStore
 from windrow.engine.tables.stored import LoggedChange, StoredTable, TableBase, TableFeed, TableVersion
+from windrow.operators.layouts.keyed import Keyed
 from windrow.types import POINT_MIN
 
-BASE, GONE_KEYS, CHANGE = "base", "gone", "change"
+BASE, BUCKETED, GONE_KEYS, CHANGE = "base", "bucketed", "gone", "change"
 
 FEW_CHANGES, MOST_CHANGES = 20, 1_000
 """So many changes are folded into the base when they have a share of its rows; so many in any case."""
@@ -26,18 +33,21 @@ SHARE = 4
 
 @dataclass(frozen=True)
 class _Folded:
-    """The rows of a table as of a change, written anew as its base."""
+    """The blocks of a new base, which has all changes, and the last of the changes that are dropped with it."""
 
-    version: TableVersion
+    is_bucketed: bool
     blocks: tuple[tuple[str, pa.Table], ...]
+    dropped: int
 
 
 class TableCommits:
-    """Reads and writes the tables `relations`, `relation_parts` and `plan_relations` of the catalog."""
+    """Reads and writes the tables `relations`, `relation_parts` and `plan_relations` of the catalog.
+    `broadcast_bytes`: a table with more is bucketed."""
 
-    def __init__(self, catalog: Catalog, blocks: BlockStore):
+    def __init__(self, catalog: Catalog, blocks: BlockStore, broadcast_bytes: Callable[[], int]):
         self._catalog = catalog
         self._blocks = blocks
+        self._broadcast_bytes = broadcast_bytes
 
     # -- coming and going ----------------------------------------------------------------------
 
@@ -85,28 +95,31 @@ class TableCommits:
         """Commit a change and install it; `along` is executed in the same transaction. `applied`: of a table that a
         stream feeds, the point up to which it has read. `folds`: no plan reads the table, so its base may be written
         anew."""
-        after = table.version.after(change, table.definition)
-        ref = self._blocks.write(f"tables/{table.id}", change)
-        folded = self._folded(table) if folds else None
-        written = (
-            [(kind, self._blocks.write(f"tables/{table.id}", rows)) for kind, rows in folded.blocks] if folded else []
-        )
+        owner, after = f"tables/{table.id}", table.version.after(change, table.definition)
+        folded = self._folded(table, after, change.num_rows) if folds else None
+        is_kept = folded is None or folded.dropped < after.seq
+        ref = self._blocks.write(owner, change) if is_kept else None
+        blocks = () if folded is None else folded.blocks
+        written = [(kind, self._blocks.write(owner, rows)) for kind, rows in blocks]
         crash_point("table-blocks-written")
         with self._catalog.transaction() as tx:
             point = None if applied == POINT_MIN else applied
             tx.execute("UPDATE relations SET seq = ?, applied = ? WHERE id = ?", (after.seq, point, table.id))
             if folded is not None:
-                self._release("relation = ? AND seq <= ?", (table.id, folded.version.seq))
+                self._release(f"relation = ? AND (kind <> '{CHANGE}' OR seq <= ?)", (table.id, folded.dropped))
                 for kind, base in written:
-                    self._insert(table, kind, folded.version.seq, self._blocks.add(base))
-            self._insert(table, CHANGE, after.seq, self._blocks.add(ref))
+                    self._insert(table, kind, after.seq, self._blocks.add(base))
+            if ref is not None:
+                self._insert(table, CHANGE, after.seq, self._blocks.add(ref))
             along()
         crash_point("table-committed")
         if folded is not None:
-            version = folded.version
-            table.base = TableBase(version.seq, written[0][1].path, version.rows.count)
-            table.changes = tuple(one for one in table.changes if one.seq > version.seq)
-        table.changes = (*table.changes, LoggedChange(after.seq, ref.path, self._blocks.read(ref.path)))
+            path, is_bucketed = written[0][1].path, folded.is_bucketed
+            table.base = TableBase(after.seq, path, after.rows.count, is_bucketed)
+            table.changes = tuple(one for one in table.changes if one.seq > folded.dropped)
+            after = replace(after, rows=self._bucketed(table.definition, path)) if is_bucketed else after
+        if ref is not None:
+            table.changes = (*table.changes, LoggedChange(after.seq, ref.path, self._blocks.read(ref.path)))
         table.version, table.applied = after, applied
 
     def advance(self, table: StoredTable, applied: int, along: Callable[[], None]) -> None:
@@ -127,30 +140,41 @@ class TableCommits:
             self._catalog.execute("DELETE FROM relation_parts WHERE id = ?", (row["id"],))
             self._blocks.release(row["block"])
 
-    def _folded(self, table: StoredTable) -> _Folded | None:
-        """The table as of a change that all plans have seen, if there are many changes up to it."""
-        upto = self._seen(table)
-        passed = [change.rows for change in table.changes if change.seq <= upto]
-        rows = sum(change.num_rows for change in passed)
-        if len(passed) < MOST_CHANGES and (len(passed) < FEW_CHANGES or SHARE * rows < table.base.count):
+    def _folded(self, table: StoredTable, after: TableVersion, rows: int) -> _Folded | None:
+        """The base as of a change of so many rows, if it is due: there are many changes that all plans have seen; or
+        the table is large, and its base is not bucketed, or the changes since have a share of its rows."""
+        seen, base, definition = self._seen(table, after), table.base, table.definition
+        passed = [change.rows.num_rows for change in table.changes if change.seq <= seen]
+        is_long = len(passed) >= MOST_CHANGES or (len(passed) >= FEW_CHANGES and SHARE * sum(passed) >= base.count)
+        is_large = after.rows.row_bytes > self._broadcast_bytes()
+        newer = rows + sum(change.rows.num_rows for change in table.changes if change.seq > base.seq)
+        is_due = is_large and (not base.is_bucketed or SHARE * newer >= base.count)
+        if not (is_long or is_due):
             return None
-        version = table.version if upto == table.version.seq else self.restored(table.id, table.definition, upto)[0]
-        definition = table.definition
-        blocks = [(BASE, version.rows.rows(definition.schema).select(definition.schema.names).combine_chunks())]
-        if version.gone.count:
-            keys = pa.schema([definition.schema.field(name) for name in definition.key])
-            blocks.append((GONE_KEYS, version.gone.rows(keys).combine_chunks()))
-        return _Folded(version, tuple(blocks))
+        schema = definition.schema
+        if is_large:
+            blocks = [(BUCKETED, after.rows.in_order(schema))]
+        else:
+            blocks = [(BASE, after.rows.rows(schema).select(schema.names).combine_chunks())]
+        if after.gone.count:
+            keys = pa.schema([schema.field(name) for name in definition.key])
+            blocks.append((GONE_KEYS, after.gone.rows(keys).combine_chunks()))
+        # A plan that comes later may read the past of a table that a stream feeds, so that is kept longer.
+        return _Folded(is_large, tuple(blocks), seen if is_long or table.feed is None else 0)
 
-    def _seen(self, table: StoredTable) -> int:
-        """The last change that all plans have seen."""
+    def _bucketed(self, definition: TableDef, path: str) -> Keyed:
+        """The rows of a bucketed base, in its file."""
+        return Keyed.over(definition.key, self._blocks.read(path))
+
+    def _seen(self, table: StoredTable, after: TableVersion) -> int:
+        """The last change that all plans have seen, of those up to a new one."""
         if table.feed is None:
             seen = self._catalog.value(
                 "SELECT min(r.seq) FROM plan_relations r JOIN plans p ON p.id = r.plan WHERE r.relation = ?"
                 " AND r.seq >= 0 AND p.error IS NULL",
                 (table.id,),
             )
-            return table.version.seq if seen is None else min(int(seen), table.version.seq)
+            return after.seq if seen is None else min(int(seen), table.version.seq)
         upto = self._catalog.value(
             "SELECT min(r.upto) FROM plan_relations r JOIN plans p ON p.id = r.plan WHERE r.relation = ?"
             " AND p.error IS NULL",
@@ -165,29 +189,25 @@ class TableCommits:
         """The tables, in the order of creation."""
         return self._catalog.rows("SELECT * FROM relations ORDER BY id")
 
-    def restored(
-        self, number: int, definition: TableDef, upto: int | None = None
-    ) -> tuple[TableVersion, TableBase, tuple[LoggedChange, ...]]:
-        """A table from its blocks, as of a change or the last one: its rows, its base, and the changes since."""
+    def restored(self, number: int, definition: TableDef) -> tuple[TableVersion, TableBase, tuple[LoggedChange, ...]]:
+        """A table from its blocks: its rows, its base, and its last changes."""
         version, changes, base = TableVersion.first(definition), list[LoggedChange](), TableBase()
         for row in self._catalog.rows(
             "SELECT p.kind, p.seq, b.path FROM relation_parts p JOIN blocks b ON b.id = p.block"
-            " WHERE p.relation = ? ORDER BY p.seq, p.id",
+            f" WHERE p.relation = ? ORDER BY p.kind = '{CHANGE}', p.seq, p.id",
             (number,),
         ):
-            if upto is not None and row["seq"] > upto:
-                break
-            rows = self._blocks.read(row["path"])
+            rows, none = self._blocks.read(row["path"]), np.zeros(0, np.int64)
             if row["kind"] == CHANGE:
-                version = version.after(rows, definition)
                 changes.append(LoggedChange(row["seq"], row["path"], rows))
-                continue
-            none = np.zeros(0, np.int64)
-            if row["kind"] == BASE:
-                version = TableVersion(row["seq"], version.rows.put(rows, none), version.gone)
-                base = TableBase(row["seq"], row["path"], rows.num_rows)
+                version = version.after(rows, definition) if row["seq"] > base.seq else version
+            elif row["kind"] == GONE_KEYS:
+                version = replace(version, gone=version.gone.put(rows, none))
             else:
-                version = TableVersion(row["seq"], version.rows, version.gone.put(rows, none))
+                is_bucketed = row["kind"] == BUCKETED
+                base = TableBase(row["seq"], row["path"], rows.num_rows, is_bucketed)
+                held = Keyed.over(definition.key, rows) if is_bucketed else version.rows.put(rows, none)
+                version = TableVersion(row["seq"], held, version.gone)
         return version, base, tuple(changes)
 
     # -- plans ---------------------------------------------------------------------------------

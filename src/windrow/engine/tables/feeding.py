@@ -16,6 +16,7 @@ from typing import cast
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from sqlglot import exp
 
 from windrow.catalog.definitions import StreamDef
 from windrow.catalog.relations import TableDef
@@ -54,6 +55,7 @@ def bind_feed(definition: TableDef, stream: StreamDef, types_of: TypesOf, most_b
     condition = definition.statement.delete_when
     items = [quote_name(name) for name, _ in definition.columns]
     if condition is not None:
+        _refuse_values(condition, stream)
         items.append(f"CASE WHEN {condition.sql(dialect='spark')} THEN true ELSE false END AS `{DELETES}`")
     text = f"CREATE QUERY q AS SELECT {', '.join(items)} FROM {quote_name(stream.name)} [UNBOUNDED]"
     select = cast(CreateQuery, parse_one(text)).select
@@ -88,6 +90,19 @@ def _refuse_misfits(definition: TableDef, stream: StreamDef) -> None:
                 f"column '{name}' is {kind} in table '{definition.name}', and {found[1]} in stream '{stream.name}'",
                 remedy=f"Declare it {found[1]} in the table.",
             )
+
+
+def _refuse_values(condition: exp.Expr, stream: StreamDef) -> None:
+    """DELETE WHEN takes a condition, not a column of another type."""
+    inner = condition.unnest()
+    kind = None
+    if isinstance(inner, exp.Column):
+        kind = next((kind for name, kind in stream.columns if name.lower() == inner.name.lower()), None)
+    if kind is not None and kind.name != "BOOLEAN":
+        raise BindError(
+            f"DELETE WHEN needs a condition, and '{inner.name}' is {kind}",
+            remedy=f"Write a comparison, for example {inner.name} {'= 0' if kind.is_numeric else 'IS NOT NULL'}.",
+        )
 
 
 class TableFeeder:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, cast
@@ -17,7 +17,7 @@ from windrow.cql.statements import CreateTable, DeleteRows, InsertRows, LoadRows
 from windrow.cql.tokens import place_of
 from windrow.dataplane.sources.rows import table_rows
 from windrow.dataplane.table_rows import file_rows, format_of, frame_rows, is_frame
-from windrow.engine.tables.changing import deleted, inserted, refuse_misfits, updated
+from windrow.engine.tables.changing import deleted, inserted, not_there, refuse_misfits, updated
 from windrow.engine.tables.commits import TableCommits
 from windrow.engine.tables.evaluating import Assigned, RowExpressions
 from windrow.engine.tables.stored import StoredTable, TableFeed
@@ -27,6 +27,10 @@ from windrow.operators.tables.rows import taken
 from windrow.types import POINT_MIN
 
 Along = Callable[[], None]
+
+
+_OF_STREAMS = "Tuples of a stream come from its source; wr.feed(name, rows) feeds one FROM memory."
+_OF_QUERIES = "The results of a query change with its streams alone."
 
 
 class TableManager:
@@ -41,6 +45,8 @@ class TableManager:
         self._expressions = expressions
         self._spark = spark
         self._tables: dict[str, StoredTable] = {}
+        self.kinds: Callable[[], Mapping[str, str]] = dict
+        """All names in lower case, each with 'stream', 'table' or 'query'; the manager of plans sets it."""
         self.held: Callable[[StoredTable], AbstractContextManager[Along]] = lambda table: nullcontext(lambda: None)
 
     # -- names ---------------------------------------------------------------------------------
@@ -59,6 +65,13 @@ class TableManager:
     def table(self, name: str, place: Place | None = None) -> StoredTable:
         found = self.find(name)
         if found is None:
+            kind = self.kinds().get(name.lower())
+            if kind is not None:
+                raise CatalogError(
+                    f"there is no table '{name}': this is the name of a {kind}",
+                    place=place,
+                    remedy=_OF_STREAMS if kind == "stream" else _OF_QUERIES,
+                )
             names = sorted(table.name for table in self.all())
             near = difflib.get_close_matches(name.lower(), [one.lower() for one in names], n=1)
             hint = f"Did you mean '{near[0]}'?" if near else f"Known: {', '.join(names) or 'none yet'}."
@@ -126,15 +139,19 @@ class TableManager:
 
     # -- statements ----------------------------------------------------------------------------
 
-    def insert(self, statement: InsertRows, text: str, selected: pa.Table | None) -> int:
-        """INSERT; `selected` has the rows of its SELECT. Returns how many rows came."""
+    def insert(self, statement: InsertRows, text: str, selected: pa.Table | None) -> tuple[int, int]:
+        """INSERT; `selected` has the rows of its SELECT. Returns how many rows came, and how many were there already,
+        which is an error unless the statement is repeatable."""
         table = self.table(statement.table)
         with self._changed(table):
             columns = [table.definition.column(name) for name in statement.columns] or list(table.definition.columns)
             rows = self._values(table, statement, columns, text)
             if selected is not None:
                 rows = self._selected(table, columns, selected)
-            return self._commit(table, inserted(table.definition, table.version, _all(table, rows)), rows.num_rows)
+            rows = _all(table, rows)
+            new = not_there(table.definition, table.version, rows) if statement.is_repeatable else rows
+            came = self._commit(table, inserted(table.definition, table.version, new), new.num_rows)
+            return came, rows.num_rows - came
 
     def _values(
         self, table: StoredTable, statement: InsertRows, columns: Sequence[tuple[str, Any]], text: str
@@ -181,9 +198,20 @@ class TableManager:
             trees = [self._expressions.resolved(tree, definition, text) for _, tree in statement.changed]
             found = self._expressions.assigned(trees, [kind for _, kind in changed], definition, old)
             refuse_misfits(definition, [(name, one.misfits) for (name, _), one in zip(changed, found, strict=True)])
+            if not old.num_rows:
+                self._refuse_constants(definition, changed, trees)
             new = _with(old, [name for name, _ in changed], found)
             moves = any(name in definition.key for name, _ in changed)
             return self._commit(table, updated(definition, table.version, old, new, moves), old.num_rows)
+
+    def _refuse_constants(
+        self, definition: TableDef, changed: Sequence[tuple[str, Any]], trees: Sequence[exp.Expr]
+    ) -> None:
+        """Refuse a constant that its column cannot hold, though there is no row to put it in."""
+        for (name, kind), tree in zip(changed, trees, strict=True):
+            if tree.find(exp.Column) is None:
+                (found,) = self._expressions.constants([[tree]], [kind])
+                refuse_misfits(definition, [(name, found.misfits)], [tree.sql("spark")])
 
     def delete(self, statement: DeleteRows, text: str) -> int:
         """DELETE. Returns how many rows went."""

@@ -60,11 +60,13 @@ class LoggedChange:
 
 @dataclass(frozen=True)
 class TableBase:
-    """All rows as of a change, in a block; at first there are none."""
+    """All rows as of a change, in a block; at first there are none. `is_bucketed`: they are in the order of buckets,
+    and are read from the mapped file."""
 
     seq: int = 0
     path: str | None = None
     count: int = 0
+    is_bucketed: bool = False
 
 
 @dataclass(frozen=True)
@@ -99,8 +101,8 @@ class TableFeed:
 
 @dataclass
 class StoredTable:
-    """A table. `version` is replaced as a whole after a commit; readers take it without a lock. `changes` are
-    those since the base."""
+    """A table. `version` is replaced as a whole after a commit; readers take it without a lock. `changes` are the last
+    ones: all since the base, and earlier ones that plans may read."""
 
     id: int
     definition: TableDef
@@ -122,12 +124,16 @@ class StoredTable:
     @property
     def rows(self) -> pa.Table:
         """Its rows, in the order of their keys."""
-        found = self.version.rows.rows(self.definition.schema).select(self.definition.schema.names)
-        return found.sort_by([(name, "ascending") for name in self.definition.key]).combine_chunks()
+        return self.unordered.sort_by([(name, "ascending") for name in self.definition.key]).combine_chunks()
+
+    @property
+    def unordered(self) -> pa.Table:
+        """Its rows, in no particular order."""
+        return self.version.rows.rows(self.definition.schema).select(self.definition.schema.names)
 
     @property
     def log(self) -> pa.Table:
-        """All changes since the base, one after another."""
+        """The last changes, one after another."""
         schema = change_schema(self.definition)
         return pa.concat_tables([schema.empty_table(), *(one.rows for one in self.changes)])
 

@@ -44,10 +44,13 @@ class TableUse:
         if self.is_whole:
             return TableRows(table.since(table.version.seq), table.version.rows)
         if since is None:
-            rows = table.rows
-            every = appended(rows, **{COUNT: np.ones(rows.num_rows, np.int64)})
-            return TableRows(every, table.version.rows)
+            return self._every()
         return TableRows(table.since(since), table.version.rows)
+
+    def _every(self) -> TableRows:
+        """All rows, as changes."""
+        rows = self.table.unordered
+        return TableRows(appended(rows, **{COUNT: np.ones(rows.num_rows, np.int64)}), self.table.version.rows)
 
     def _fed(self, since: int | None, due: DueTicks) -> TableRows:
         log, rows = self.table.log, self.table.version.rows
@@ -58,8 +61,7 @@ class TableUse:
     def rows_at(self, ticked: int) -> TableRows:
         """All rows after a tick, as changes that take effect at the first due tick."""
         if self.table.feed is None:
-            rows = self.table.rows
-            return TableRows(appended(rows, **{COUNT: np.ones(rows.num_rows, np.int64)}), self.table.version.rows)
+            return self._every()
         with self.table.changing:
             log, rows = self.table.log, self.table.version.rows
         if self.is_whole:
@@ -74,6 +76,11 @@ class TableUse:
     def effect_at(self, ticked: int) -> int:
         """What is in effect after a tick, if all changes so far are."""
         return self.table.version.seq if self.table.feed is None else ticked
+
+    def unread_bytes(self, effects: Effects) -> int:
+        """The bytes of the rows that a plan will keep and has not read yet."""
+        is_read = self.is_whole or self.table.id in effects
+        return 0 if is_read else self.table.version.rows.row_bytes
 
     def is_changed(self, effects: Effects, due: DueTicks) -> bool:
         """Whether a batch sees changes."""

@@ -19,6 +19,7 @@ from windrow.operators.advance import Advance, advance
 from windrow.operators.carrying.live_rows import from_answer, live_rows
 from windrow.operators.carrying.matching import SameSubPlan, nodes_by_path, same_subplans, windows_by_path
 from windrow.operators.changes import stored
+from windrow.operators.layouts.choosing import begun
 from windrow.operators.layouts.steps import StateTable
 from windrow.operators.relations.table_scan import TableRows
 from windrow.operators.scan import POINT, StreamRows, births_end, split
@@ -141,7 +142,8 @@ def _moved(match: SameSubPlan, table: StateTable, empty: StateTable, ticked: int
     if match.keeps_names and type(table) is type(empty):
         return table
     for part in table.parts("", ticked):
-        empty = empty.appended(match.renamed(part.rows))
+        part = replace(part, rows=match.renamed(part.rows))
+        empty = begun(empty, part).appended(part.rows)
     return empty.settled(ticked)
 
 

@@ -18,13 +18,13 @@ from windrow.operators.tables.rows import longs, normal, numbered
 from windrow.operators.ticks import DueTicks, Points, TickNumbers
 from windrow.plan.accumulators import Accumulator, AggregateCall, Kind
 from windrow.plan.holistic import ROWS
-from windrow.synopses.cells.arrays import run_starts
+from windrow.synopses.cells.arrays import Mask, run_starts
 from windrow.synopses.cells.cells import fold_of
 from windrow.synopses.cells.chunks import States
 from windrow.synopses.cells.folds import Fold, State
 from windrow.synopses.cells.value_codes import coded
 from windrow.synopses.holistic.from_counters import ValueCounters, holistic_result
-from windrow.synopses.results.values import result_of
+from windrow.synopses.results.values import result_of, unfit_rows
 
 MOST_PAIRS = 1 << 22
 """The most (slot, cell) pairs that are in memory at once."""
@@ -157,29 +157,35 @@ def extremes(fold: Fold, state: State, ranges: CellRanges, slots: int) -> State:
     return tuple(column[size : size + slots] for column in tree)
 
 
-def columns_at(calls: GroupCalls, totals: States, ranges: CellRanges | None, slots: int) -> list[pa.Array]:
-    """The aggregates' columns, a row per slot."""
+def columns_at(
+    calls: GroupCalls, totals: States, ranges: CellRanges | None, slots: int
+) -> tuple[list[pa.Array], Points]:
+    """The aggregates' columns, a row per slot; and how many sums of each slot do not fit."""
+    unfit = np.zeros(slots, np.int64)
     counted: dict[AggregateCall, pa.Array] = {}
     if calls.values:
         assert ranges is not None
-        counted = _counted(calls, ranges, slots)
+        counted = _counted(calls, ranges, slots, unfit)
     out = []
     for call, one in zip(calls.calls, calls.node.aggregates, strict=True):
         column = counted[call] if call.values else result_of(call, totals)
+        if not call.values:
+            unfit += unfit_rows(call, column, totals)
         kind = one.column.type.arrow
         out.append(column if column.type == kind else column.cast(kind))
-    return out
+    return out, unfit
 
 
-def _counted(calls: GroupCalls, ranges: CellRanges, slots: int) -> dict[AggregateCall, pa.Array]:
-    """Holistic aggregates, from the counters of values in each slot."""
+def _counted(calls: GroupCalls, ranges: CellRanges, slots: int, unfit: Points) -> dict[AggregateCall, pa.Array]:
+    """Holistic aggregates, from the counters of values in each slot. Totals that do not fit are added to `unfit`."""
     codes = {call: _codes(calls, call, ranges.cells) for call in dict.fromkeys(c for c in calls.calls if c.values)}
     parts = {a for call in codes for _, a in call.parts}
     states = states_of(list(parts), ranges.cells)
     found: dict[AggregateCall, list[pa.Array]] = {call: [] for call in codes}
     for start, end, slot, cell in ranges.pairs(slots):
         for call, (code, values) in codes.items():
-            counters = _counters(call, states, code, values, slot - start, cell, end - start)
+            counters, lost = _counters(call, states, code, values, slot - start, cell, end - start)
+            np.add.at(unfit, start + counters.slot[lost], 1)
             found[call].append(holistic_result(call, counters))
     return {
         call: pa.concat_arrays(columns) if columns else pa.array([], call.result.arrow)
@@ -200,8 +206,8 @@ def _codes(calls: GroupCalls, call: AggregateCall, cells: pa.Table) -> tuple[Poi
 
 def _counters(
     call: AggregateCall, states: States, code: Points, values: pa.Array, slot: Points, cell: Points, slots: int
-) -> ValueCounters:
-    """How often each value is in each slot."""
+) -> tuple[ValueCounters, Mask]:
+    """How often each value is in each slot, and which of the values' totals do not fit."""
     counts = states[call.part(ROWS)][0][cell]
     kept = np.flatnonzero((code[cell] >= 0) & (counts > 0))
     bound = int(code.max()) + 1 if code.size else 1
@@ -212,11 +218,12 @@ def _counters(
     at, codes = np.divmod(packed[starts], max(bound, 1))
     summed = np.add.reduceat(counts[kept], starts) if starts.size else counts[kept]
     if len(call.parts) == 1:
-        return ValueCounters(slots, at, codes, summed, values)
+        return ValueCounters(slots, at, codes, summed, values), np.zeros(at.size, bool)
     to = np.repeat(np.arange(starts.size), np.diff(np.append(starts, kept.size)))
     total = AggregateCall("SUM", call.result.element.fields[1][1], call.parts)
     folded: States = {a: _folded(a, states[a], cell[kept], to, starts.size) for _, a in call.parts}
-    return ValueCounters(slots, at, codes, summed, values, result_of(total, folded))
+    totals = result_of(total, folded)
+    return ValueCounters(slots, at, codes, summed, values, totals), unfit_rows(total, totals, folded)
 
 
 def _folded(a: Accumulator, state: State, cells: Points, to: Points, size: int) -> State:

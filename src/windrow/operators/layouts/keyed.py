@@ -3,7 +3,8 @@
     rows(τ) = {the last row of k that was put : k was put, and not removed since}
 
 Kept in levels, small ones over large ones, like the runs of a log-structured merge tree: a batch writes a small level
-and marks the rows of other levels that it replaces, so it does not copy what it does not touch.
+and marks the rows of other levels that it replaces, so it does not copy what it does not touch. Where a batch replaces
+much of a level and keys are all that is not a number, its numbers are copied and overwritten instead: no row moves.
 """
 
 from __future__ import annotations
@@ -17,35 +18,70 @@ import pyarrow as pa
 
 from windrow.operators.layouts.parts import Departures, Layout, StatePart
 from windrow.operators.tables.rows import flat, hashed, longs, same, taken
-from windrow.operators.ticks import Points
+from windrow.operators.ticks import NEVER, Points
 from windrow.synopses.cells.arrays import Mask
-from windrow.synopses.cells.buckets import Words
+from windrow.synopses.cells.buckets import BUCKETS, Words
 
-GONE = "__gone"
-"""In durable parts: whether the row says that its key is gone."""
+GONE, WORD = "__gone", "__word"
+"""In durable parts: whether the row says that its key is gone. In sorted rows: the word of its key."""
+
+_BUCKET_BITS, _OTHER_BITS = np.uint64(BUCKETS.bit_length() - 1), np.uint64(65 - BUCKETS.bit_length())
+
+
+FEW = 4096
+"""Levels of so few rows are merged at once: that is faster than to look into each."""
+
+OVERWRITTEN = 64
+"""Numbers of a level are overwritten if at least one row in so many is."""
 
 
 @dataclass(frozen=True)
 class KeyLevel:
-    """Rows sorted by the hash of their keys; `live` are those that no newer level replaces."""
+    """Rows sorted by the words of their keys; `live` are those that no newer level replaces."""
 
-    hashes: Words
+    words: Words
     rows: pa.Table
     live: Mask
+    ordered: dict[str, tuple[Points, Points]] = field(default_factory=dict, compare=False, repr=False)
+    """By column, what `by_number` has found; levels with the same rows share it."""
+    least: dict[str, int] = field(default_factory=dict, compare=False, repr=False)
+    """By column, its least number; shared in the same way."""
 
     @cached_property
     def count(self) -> int:
         return int(self.live.sum())
 
+    @cached_property
+    def _has_twins(self) -> bool:
+        """Whether two rows have one word."""
+        return bool((self.words[1:] == self.words[:-1]).any())
+
+    def with_words(self, asked: Words) -> tuple[Points, Points]:
+        """Which of the words are there, and the rows that have them; one may have several."""
+        first = np.searchsorted(self.words, asked)
+        if not self._has_twins:
+            at = np.minimum(first, self.words.size - 1)
+            hit = np.flatnonzero(self.words[at] == asked)
+            return hit, at[hit]
+        count = np.searchsorted(self.words, asked, "right") - first
+        of = np.repeat(np.arange(asked.size), count)
+        return of, np.arange(of.size) - np.repeat(np.cumsum(count) - count, count) + np.repeat(first, count)
+
     def by_number(self, name: str) -> tuple[Points, Points]:
         """The values of an int64 column in ascending order, and their rows."""
-        known = self.__dict__.setdefault("_by_number", {})
-        if name not in known:
+        if name not in self.ordered:
             numbers = longs(self.rows.column(name))
             order = np.argsort(numbers, kind="stable")
-            known[name] = (numbers[order], order)
-        found: tuple[Points, Points] = known[name]
-        return found
+            self.ordered[name] = (numbers[order], order)
+        return self.ordered[name]
+
+    def below(self, name: str, number: int) -> Points:
+        """The rows that stand and whose int64 column is less than this."""
+        if name not in self.least:
+            self.least[name] = int(longs(self.rows.column(name)).min(initial=NEVER))
+        if self.least[name] >= number:
+            return np.zeros(0, np.int64)
+        return np.flatnonzero(self.live & (longs(self.rows.column(name)) < number))
 
     def without(self, at: Points) -> KeyLevel:
         if not at.size:
@@ -53,6 +89,18 @@ class KeyLevel:
         live = self.live.copy()
         live[at] = False
         return replace(self, live=live)
+
+    def overwritten(self, at: Points, rows: pa.Table, keys: Sequence[str]) -> KeyLevel:
+        """With the numbers of other rows, which have the keys of the rows at these places."""
+        columns = []
+        for name in self.rows.column_names:
+            column = flat(self.rows.column(name))
+            if name not in keys:
+                numbers = column.to_numpy(zero_copy_only=False).copy()
+                numbers[at] = flat(rows.column(name)).to_numpy(zero_copy_only=False)
+                column = pa.array(numbers, column.type)
+            columns.append(column)
+        return KeyLevel(self.words, pa.Table.from_arrays(columns, schema=self.rows.schema), self.live)
 
 
 @dataclass(frozen=True)
@@ -71,12 +119,12 @@ class Keyed:
         out = np.full(rows, -1, np.int64)
         if not self.levels or not rows:
             return out
-        hashes = hashed(columns, rows)
+        words = words_of(columns, rows)
+        order = np.argsort(words)  # neighbours are looked up one after another: the level passes the cache once
+        words = words[order]
         for start, level in self._starts():
-            first = np.searchsorted(level.hashes, hashes, "left")
-            count = np.searchsorted(level.hashes, hashes, "right") - first
-            asked = np.repeat(np.arange(rows), count)
-            met = np.arange(asked.size) - np.repeat(np.cumsum(count) - count, count) + np.repeat(first, count)
+            hit, met = level.with_words(words)
+            asked = order[hit]
             alive = level.live[met]
             asked, met = asked[alive], met[alive]
             theirs = [flat(level.rows.column(key)).take(pa.array(met)) for key in self.keys]
@@ -98,19 +146,8 @@ class Keyed:
 
     def where(self, name: str, below: int) -> Points:
         """The indices of rows whose column is less than this."""
-        found = [
-            start + np.flatnonzero(level.live & (longs(level.rows.column(name)) < below))
-            for start, level in self._starts()
-        ]
+        found = [start + level.below(name, below) for start, level in self._starts()]
         return np.concatenate(found) if found else np.zeros(0, np.int64)
-
-    def sum_where(self, summed: str, name: str, below: int) -> int:
-        """The sum of an int64 column over the rows whose other column is less than this."""
-        sums = (
-            longs(level.rows.column(summed))[level.live & (longs(level.rows.column(name)) < below)].sum()
-            for level in self.levels
-        )
-        return int(sum(sums))
 
     def take(self, at: Points, schema: pa.Schema) -> pa.Table:
         """The rows at these indices."""
@@ -118,7 +155,7 @@ class Keyed:
             return schema.empty_table()
         found, places = [], []
         for start, level in self._starts():
-            mine = np.flatnonzero((at >= start) & (at < start + level.hashes.size))
+            mine = np.flatnonzero((at >= start) & (at < start + level.words.size))
             if mine.size:
                 found.append(taken(level.rows, at[mine] - start))
                 places.append(mine)
@@ -133,6 +170,25 @@ class Keyed:
             kept = (*kept, self._level(rows))
         return replace(self, levels=_balanced(kept))
 
+    def updated(self, rows: pa.Table, at: Points, gone: Points) -> Keyed:
+        """With these rows, whose keys are different: row i instead of the one at the index at[i], which has its key
+        (−1: none has it). Without those at the indices `gone`."""
+        if not (self.levels and _are_numbers(rows, self.keys)):
+            return self.put(rows, np.concatenate([at, gone]))
+        moved, kept = np.ones(rows.num_rows, bool), list[KeyLevel]()
+        for start, level in self._starts():
+            mine = np.flatnonzero((at >= start) & (at < start + level.words.size))
+            places = at[mine] - start
+            if OVERWRITTEN * mine.size >= level.words.size and _are_numbers(level.rows, self.keys):
+                level = level.overwritten(places, taken(rows, mine), self.keys)
+                moved[mine] = False
+            else:
+                level = level.without(places)
+            kept.append(level.without(gone[(gone >= start) & (gone < start + level.words.size)] - start))
+        if moved.any():
+            kept.append(self._level(taken(rows, moved)))
+        return replace(self, levels=_balanced(tuple(kept)))
+
     def appended(self, rows: pa.Table) -> Keyed:
         """With the rows of a durable part."""
         found = self.find([rows.column(key) for key in self.keys], rows.num_rows)
@@ -142,20 +198,20 @@ class Keyed:
     def _without(self, at: Points) -> tuple[KeyLevel, ...]:
         at = at[at >= 0]
         return tuple(
-            level.without(at[(at >= start) & (at < start + level.hashes.size)] - start)
+            level.without(at[(at >= start) & (at < start + level.words.size)] - start)
             for start, level in self._starts()
         )
 
     def _level(self, rows: pa.Table) -> KeyLevel:
-        hashes = hashed([rows.column(key) for key in self.keys], rows.num_rows)
-        order = np.argsort(hashes, kind="stable")
-        return KeyLevel(hashes[order], taken(rows, order).combine_chunks(), np.ones(order.size, bool))
+        words = words_of([rows.column(key) for key in self.keys], rows.num_rows)
+        order = np.argsort(words, kind="stable")
+        return KeyLevel(words[order], taken(rows, order).combine_chunks(), np.ones(order.size, bool))
 
     def _starts(self) -> Iterator[tuple[int, KeyLevel]]:
         start = 0
         for level in self.levels:
             yield start, level
-            start += level.hashes.size
+            start += level.words.size
 
     def rows(self, schema: pa.Schema) -> pa.Table:
         """All rows, in no particular order."""
@@ -166,6 +222,40 @@ class Keyed:
         """All rows and those that were replaced, without a copy; the column `name` says which stand."""
         found = [level.rows.append_column(name, pa.array(level.live)) for level in self.levels]
         return pa.concat_tables(found) if found else schema.append(pa.field(name, pa.bool_())).empty_table()
+
+    # -- in the order of buckets ---------------------------------------------------------------
+
+    def in_order(self, schema: pa.Schema) -> pa.Table:
+        """All rows in the order of WORD, which comes with them: a file of them is what `over` takes."""
+        if not self.levels:
+            return schema.append(pa.field(WORD, pa.uint64())).empty_table()
+        first = self.levels[0]
+        one = first if len(self.levels) == 1 and first.live.all() else _joined(list(self.levels))
+        return one.rows.append_column(WORD, pa.array(one.words))
+
+    @classmethod
+    def over(cls, keys: tuple[str, ...], rows: pa.Table) -> Keyed:
+        """A table over rows that `in_order` gave. They are not copied, so those of a mapped file stay in it."""
+        words = np.asarray(flat(rows.column(WORD)).to_numpy(zero_copy_only=False), np.uint64)
+        level = KeyLevel(words, rows.drop_columns([WORD]), np.ones(words.size, bool))
+        return cls(keys, (level,) if words.size else ())
+
+    def within(self, buckets: tuple[int, int]) -> Keyed:
+        """The rows whose keys are in a range of buckets, without a copy."""
+        found = []
+        for level in self.levels:
+            first, last = (_first_of(level.words, bucket) for bucket in buckets)
+            if last > first:
+                rows = level.rows.slice(first, last - first)
+                found.append(KeyLevel(level.words[first:last], rows, level.live[first:last]))
+        return replace(self, levels=tuple(found))
+
+    @property
+    def row_bytes(self) -> int:
+        """The bytes of the rows that stand, about."""
+        return sum(level.rows.nbytes * level.count // level.words.size for level in self.levels)
+
+    # -- durable parts -------------------------------------------------------------------------
 
     def settled(self, ticked: int) -> Keyed:
         return self
@@ -187,7 +277,18 @@ class Keyed:
 
     @property
     def nbytes(self) -> int:
-        return sum(level.rows.nbytes + level.hashes.nbytes + level.live.nbytes for level in self.levels)
+        return sum(level.rows.nbytes + level.words.nbytes + level.live.nbytes for level in self.levels)
+
+
+def words_of(columns: Sequence[pa.Array], rows: int) -> Words:
+    """The hash of each row's key, with its bucket in front: rows in the order of words are in that of buckets."""
+    found = hashed(columns, rows)
+    return np.asarray((found >> _BUCKET_BITS) | (found << _OTHER_BITS))
+
+
+def _first_of(words: Words, bucket: int) -> int:
+    """The first of sorted words that is in a bucket or a later one."""
+    return words.size if bucket >= BUCKETS else int(np.searchsorted(words, np.uint64(bucket) << _OTHER_BITS))
 
 
 def _balanced(levels: tuple[KeyLevel, ...]) -> tuple[KeyLevel, ...]:
@@ -196,19 +297,29 @@ def _balanced(levels: tuple[KeyLevel, ...]) -> tuple[KeyLevel, ...]:
     for level in levels:
         if not level.count:
             continue
-        if 2 * level.count < level.hashes.size:
+        if 2 * level.count < level.words.size:
             level = _joined([level])
         out.append(level)
-    while len(out) > 1 and 2 * out[-1].hashes.size >= out[-2].hashes.size:
+    while len(out) > 1 and (2 * out[-1].words.size >= out[-2].words.size or out[-2].words.size <= FEW):
         out[-2:] = [_joined(out[-2:])]
     return tuple(out)
 
 
 def _joined(levels: list[KeyLevel]) -> KeyLevel:
-    hashes = np.concatenate([level.hashes[level.live] for level in levels])
+    words = np.concatenate([level.words[level.live] for level in levels])
     rows = pa.concat_tables([taken(level.rows, level.live) for level in levels])
-    order = np.argsort(hashes, kind="stable")
-    return KeyLevel(hashes[order], taken(rows, order).combine_chunks(), np.ones(order.size, bool))
+    order = np.argsort(words, kind="stable")
+    return KeyLevel(words[order], taken(rows, order).combine_chunks(), np.ones(order.size, bool))
+
+
+def _are_numbers(rows: pa.Table, keys: Sequence[str]) -> bool:
+    """Whether all columns beside the keys are numbers without NULL."""
+    others = (rows.column(name) for name in rows.column_names if name not in keys)
+    return all(_is_number(one.type) and not one.null_count for one in others)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
 
 
 def gone_rows(rows: pa.Table, gone: pa.Table) -> pa.Table:

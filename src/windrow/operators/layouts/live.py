@@ -205,29 +205,33 @@ def _changed(
     state: StateTable, path: str, changes: pa.Table, edge: Edge, due: DueTicks, keep_forever: bool
 ) -> tuple[StateTable, list[StatePart]]:
     """The state after a batch, and what must be durable."""
-    table, parts = _put(state, path, _delta(changes, edge, due, keep_forever), due)
+    delta = _delta(changes, edge, due, keep_forever)
+    table: StateTable
+    if isinstance(state, Keyed):
+        ended = state.where(LEAVE, due.upto + 1)
+        expired = state.take(ended, delta.schema).select(delta.column_names)
+        table, parts = _put(state, path, delta, ended, expired, due)
+        left = int(longs(expired.column(COUNT)).sum())
+    else:
+        assert isinstance(state, Calendar | RowList)
+        table, parts = state.appended(delta).settled(due.upto), state.cut(path, delta)
+        left = 0 if state.departures is None else state.sum_between(COUNT, due.before, due.upto)
     if state.departures is None or not isinstance(table, Calendar | Keyed):
         return table, parts
-    return replace(table, departures=state.departures + _departures(state, changes, due)), parts
+    return replace(table, departures=state.departures + _departures(left, changes, due)), parts
 
 
-def _departures(state: StateTable, changes: pa.Table, due: DueTicks) -> Departures:
-    """How many rows leave at the due ticks. What is withdrawn is subtracted from what would end in the same batch."""
+def _departures(ended: int, changes: pa.Table, due: DueTicks) -> Departures:
+    """How many rows leave at the due ticks, of which so many were there before and end. What is withdrawn is subtracted
+    from what would end in the same batch."""
     counts, ends = longs(changes.column(COUNT)), due.first_above(longs(changes.column(EXP)))
-    if isinstance(state, Calendar):
-        ended = state.sum_between(COUNT, due.before, due.upto)
-    else:
-        assert isinstance(state, Keyed)
-        ended = state.sum_where(COUNT, LEAVE, due.upto + 1)
     return Departures(int(-counts[counts < 0].sum()), max(0, ended + int(counts[ends <= due.upto].sum())))
 
 
-def _put(state: StateTable, path: str, delta: pa.Table, due: DueTicks) -> tuple[StateTable, list[StatePart]]:
-    """The state with what a batch changes, without what has left, and what must be durable."""
-    if isinstance(state, Calendar | RowList):
-        return state.appended(delta).settled(due.upto), state.cut(path, delta)
-    assert isinstance(state, Keyed)
-    ended = state.where(LEAVE, due.upto + 1)
+def _put(
+    state: Keyed, path: str, delta: pa.Table, ended: Points, expired: pa.Table, due: DueTicks
+) -> tuple[Keyed, list[StatePart]]:
+    """The table with what a batch changes, without the rows that have ended, and what must be durable."""
     if not (delta.num_rows or ended.size):
         return state, []
     at = state.find([delta.column(key) for key in state.keys], delta.num_rows)
@@ -235,10 +239,11 @@ def _put(state: StateTable, path: str, delta: pa.Table, due: DueTicks) -> tuple[
     counts = longs(delta.column(COUNT)).copy()
     counts[held] += longs(state.take(at[held], delta.schema).column(COUNT))
     after = delta.set_column(delta.column_names.index(COUNT), COUNT, pa.array(counts))
-    kept, gone = taken(after, counts > 0), taken(after, (counts == 0) & (at >= 0))
-    gone = pa.concat_tables([gone, state.take(ended, delta.schema).select(delta.column_names)])
+    stays, goes = counts > 0, (counts == 0) & (at >= 0)
+    kept, gone = taken(after, stays), taken(after, goes)
+    gone = pa.concat_tables([gone, expired])
     parts = state.cut(path, gone_rows(kept, gone), due.before, due.upto)
-    return state.put(kept, np.concatenate([at, ended])), parts
+    return state.updated(kept, at[stays], np.concatenate([at[goes], ended])), parts
 
 
 # -- pairing what came with what went --------------------------------------------------------------

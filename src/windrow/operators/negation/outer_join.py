@@ -16,6 +16,7 @@ from windrow.operators.layouts.live import ENTER, LEAVE, is_touched
 from windrow.operators.layouts.steps import Outcome, TickBatch
 from windrow.operators.negation.coverage import Intervals
 from windrow.operators.negation.semi_join import (
+    are_alike,
     changes_of,
     condition_columns,
     coverage,
@@ -27,8 +28,9 @@ from windrow.operators.negation.semi_join import (
 )
 from windrow.operators.negation.sides import Side, Wanted
 from windrow.operators.tables.edges import COUNT, Edge, strict_schema
+from windrow.operators.tables.pairing import JoinSide, key_numbers, touched_results
 from windrow.operators.tables.rows import longs, taken
-from windrow.operators.ticks import EXP, TS
+from windrow.operators.ticks import EXP, TS, Points
 from windrow.plan.algebra.nodes import OuterJoin
 
 
@@ -53,18 +55,7 @@ def _pairs(node: OuterJoin, left: Side, right: Side, mine: pa.Table, theirs: pa.
     schema = strict_schema(node.schema)
     if not (mine.num_rows and theirs.num_rows):
         return schema.empty_table()
-    tables = []
-    for side, rows in ((left, mine), (right, theirs)):
-        asked = [column.sql for column in condition_columns(node, side.schema)]
-        table = side_table(rows, side.keys_of(rows, batch), asked)
-        tables.append(table.append_column("touched", pa.array(is_touched(rows, batch.due))))
-    shown = f"a.r AS a, b.r AS b, greatest(a.{ENTER}, b.{ENTER}) AS s, least(a.{LEAVE}, b.{LEAVE}) AS e"
-    tests = " AND ".join(pair_tests(node, batch))
-    # Two joins with a small side each: one with OR would make all pairs first.
-    halves = ("a.touched", "b.touched AND NOT a.touched")
-    sql = " UNION ALL ".join(f"SELECT {shown} FROM a, b WHERE {half} AND {tests}" for half in halves)
-    found = batch.kernel.query(sql, a=tables[0], b=tables[1])
-    a, b = longs(found.column("a")), longs(found.column("b"))
+    a, b, start, end = _met(node, left, right, mine, theirs, batch)
 
     def both(name: str) -> tuple[np.ndarray, np.ndarray]:
         return longs(mine.column(name))[a], longs(theirs.column(name))[b]
@@ -72,10 +63,36 @@ def _pairs(node: OuterJoin, left: Side, right: Side, mine: pa.Table, theirs: pa.
     columns = {"r": pa.array(a)}
     for side, rows in ((left, taken(mine, a)), (right, taken(theirs, b))):
         columns |= {column.sql: rows.column(column.sql) for column in side.schema}
-    shown_at = Intervals(np.arange(a.size), longs(found.column("s")), longs(found.column("e")))
+    shown_at = Intervals(np.arange(a.size), start, end)
     ends, births, counts = np.minimum(*both(EXP)), np.maximum(*both(TS)), np.multiply(*both(COUNT))
     names = [column.sql for column in node.schema]
     return changes_of(pa.table(columns), names, shown_at, ends, counts, births, batch.due).select(schema.names)
+
+
+def _met(
+    node: OuterJoin, left: Side, right: Side, mine: pa.Table, theirs: pa.Table, batch: TickBatch
+) -> tuple[Points, Points, Points, Points]:
+    """The rows of both sides that match, of which one is touched, and the ticks that they have in common."""
+    sides = ((left, mine), (right, theirs))
+    keys, touched = [side.keys_of(rows, batch) for side, rows in sides], [is_touched(r, batch.due) for _, r in sides]
+    if node.condition is None and are_alike(*keys):
+        lives = [[longs(rows.column(name)) for name in (ENTER, LEAVE)] for _, rows in sides]
+        numbers = key_numbers(keys)
+        of_sides = zip(numbers, lives, strict=True)
+        met = touched_results([JoinSide(own, enter, (leave,), 0) for own, (enter, leave) in of_sides], touched)
+        return met.rows[0], met.rows[1], met.births, met.ends[0]
+    tables = []
+    for (side, rows), own, is_changed in zip(sides, keys, touched, strict=True):
+        table = side_table(rows, own, [column.sql for column in condition_columns(node, side.schema)])
+        tables.append(table.append_column("touched", pa.array(is_changed)))
+    shown = f"a.r AS a, b.r AS b, greatest(a.{ENTER}, b.{ENTER}) AS s, least(a.{LEAVE}, b.{LEAVE}) AS e"
+    tests = " AND ".join(pair_tests(node, batch))
+    # Two joins with a small side each: one with OR would make all pairs first.
+    halves = ("a.touched", "b.touched AND NOT a.touched")
+    sql = " UNION ALL ".join(f"SELECT {shown} FROM a, b WHERE {half} AND {tests}" for half in halves)
+    found = batch.kernel.query(sql, a=tables[0], b=tables[1])
+    a, b, start, end = (longs(found.column(name)) for name in ("a", "b", "s", "e"))
+    return a, b, start, end
 
 
 def _alone(node: OuterJoin, kept: Side, other: Side, rows: pa.Table, others: pa.Table, batch: TickBatch) -> pa.Table:

@@ -28,6 +28,7 @@ from windrow.operators.negation.coverage import Intervals, gaps, united
 from windrow.operators.negation.sides import Keys, Side, Wanted
 from windrow.operators.tables.edges import COUNT, TICK, Edge
 from windrow.operators.tables.kernel import naive, types_of
+from windrow.operators.tables.pairing import JoinSide, key_numbers, new_results
 from windrow.operators.tables.rows import longs, numbered, taken
 from windrow.operators.ticks import EXP, TS, DueTicks, Points
 from windrow.plan.algebra.nodes import OuterJoin, PlanColumn, SemiJoin, columns_in
@@ -97,16 +98,39 @@ def condition_columns(node: SemiJoin | OuterJoin, schema: Sequence[PlanColumn]) 
 
 def coverage(node: SemiJoin | OuterJoin, side: Side, rows: pa.Table, matches: Matching, batch: TickBatch) -> Intervals:
     """When each row of a side has a match, within the row's own interval."""
-    asked = [column.sql for column in condition_columns(node, side.schema)]
-    mine = side_table(rows, side.keys_of(rows, batch), asked)
+    if not (rows.num_rows and matches.start.size):
+        none = np.zeros(0, np.int64)
+        return Intervals(none, none, none)
+    keys = side.keys_of(rows, batch)
+    if node.condition is None and are_alike(keys, matches.keys):
+        numbers = key_numbers([keys, matches.keys], null_safe(node))
+        enter, leave = longs(rows.column(ENTER)), longs(rows.column(LEAVE))
+        mine = JoinSide(numbers[0], enter, (leave,), 0)  # all rows are new, and no match is: each row meets all matches
+        met = new_results([mine, JoinSide(numbers[1], matches.start, (matches.end,), matches.start.size)])
+        return united(Intervals(met.rows[0], met.births, met.ends[0]))
+    return _coverage_by_statement(node, rows, keys, matches, condition_columns(node, side.schema), batch)
+
+
+def are_alike(keys: Keys, others: Keys) -> bool:
+    """Whether there are keys, and those of both sides can be numbered together."""
+    return bool(keys) and all(one.type == other.type for one, other in zip(keys, others, strict=True))
+
+
+def _coverage_by_statement(
+    node: SemiJoin | OuterJoin,
+    rows: pa.Table,
+    keys: Keys,
+    matches: Matching,
+    asked: Sequence[PlanColumn],
+    batch: TickBatch,
+) -> Intervals:
+    """The same with a condition that SQL must evaluate."""
+    mine = side_table(rows, keys, [column.sql for column in asked])
     theirs = pa.table(
         {f"{KEY}{k}": naive(key) for k, key in enumerate(matches.keys)}
         | {name: naive(matches.columns.column(name)) for name in matches.columns.column_names[1:]}
         | {ENTER: matches.start, LEAVE: matches.end}
     )
-    if not (mine.num_rows and theirs.num_rows):
-        none = np.zeros(0, np.int64)
-        return Intervals(none, none, none)
     shown = f"a.r AS r, greatest(a.{ENTER}, b.{ENTER}) AS s, least(a.{LEAVE}, b.{LEAVE}) AS e"
     found = batch.kernel.query(
         f"SELECT {shown} FROM a, b WHERE {' AND '.join(pair_tests(node, batch))}", a=mine, b=theirs

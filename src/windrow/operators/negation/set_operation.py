@@ -72,10 +72,14 @@ def set_operation(
     for side, own in zip(SIDES, after, strict=True):
         state = state.append_column(side, pa.array(own[last]))
     stays = (after[0][last] > 0) | (after[1][last] > 0)
-    kept, gone = taken(state, stays), taken(state, ~stays & (known >= 0))
+    goes = ~stays & (known >= 0)
+    kept, gone = taken(state, stays), taken(state, goes)
     return Outcome(
         edge,
-        {path: counts.put(kept, known), path + LEAVING: leaving.appended(later).settled(due.upto)},
+        {
+            path: counts.updated(kept, known[stays], known[goes]),
+            path + LEAVING: leaving.appended(later).settled(due.upto),
+        },
         (
             *counts.cut(path, gone_rows(kept, gone), due.before, due.upto),
             *leaving.cut(path + LEAVING, later),

@@ -7,6 +7,7 @@ those of other inputs are the operator's own state.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,7 @@ from windrow.operators.layouts.steps import StateTable, TickBatch
 from windrow.operators.scan import POINT, reach, window_of
 from windrow.operators.tables.edges import COUNT, Edge
 from windrow.operators.tables.kernel import types_of
-from windrow.operators.tables.prefilter import maybe_among
+from windrow.operators.tables.prefilter import is_word, maybe_among, picked, rows_between
 from windrow.operators.tables.rows import longs, normal, taken
 from windrow.operators.ticks import EXP
 from windrow.plan.algebra.nodes import Node, PlanColumn
@@ -87,17 +88,13 @@ class Side:
         if length is None:
             return Stored(self.node, self.stored.slice(0, 0)).met((), (), batch).rows
         # A row is gone at the first tick above its end: compared as points, since the store may be large.
-        points = longs(self.stored.column(POINT))
-        some = taken(self.stored, (points >= batch.due.before - length) & (points < batch.due.upto - length))
-        return Stored(self.node, some).met((), (), batch).rows
+        gone = rows_between(self.stored.column(POINT), batch.due.before - length, batch.due.upto - length)
+        return Stored(self.node, picked(self.stored, gone)).met((), (), batch).rows
 
     def alive(self, wanted: Wanted, batch: TickBatch) -> Lives:
         """The rows that are new or have a wanted key, as intervals, and the state after the batch."""
         if self.state is not None:
-
-            def only(rows: pa.Table) -> pa.Table:
-                return taken(rows, self.has_keys(rows, wanted, batch))
-
+            only = partial(self._having, wanted=wanted, batch=batch)
             return intervals(self.edge, self.path, self.state, batch.due, only)
         assert self.stored is not None
         if wanted.is_empty:
@@ -112,6 +109,16 @@ class Side:
         }
         before = pa.table(columns | {column.sql: old.column(column.sql) for column in self.schema}, schema=schema)
         return Lives(with_new(before, self.edge, batch.due), {}, ())
+
+    def _having(self, rows: pa.Table, wanted: Wanted, batch: TickBatch) -> pa.Table:
+        """The rows with a wanted key. The rows may be many, in many chunks, which are not copied."""
+        if wanted.is_empty:
+            return rows.slice(0, 0)
+        for key, values in zip(self.keys, wanted.values, strict=True):
+            (column,) = batch.kernel.evaluate([key], types_of(self.schema), rows)
+            column = column if is_word(column.type) else pa.chunked_array([normal(column)])
+            rows = picked(rows, maybe_among(column, values))
+        return rows
 
     def has_keys(self, rows: pa.Table, wanted: Wanted, batch: TickBatch) -> Mask:
         """Which rows have a wanted key."""

@@ -81,7 +81,7 @@ def _met(node: NrrJoin, table: TableRows | None, wanted: Keys, kernel: Kernel) -
 def _found(node: Node, scan: TableScan, table: TableRows, keys: Sequence[exp.Expr], wanted: Keys) -> pa.Table:
     """The rows by key, if the join is on all of the primary key; otherwise all rows. Of a table that a stream feeds:
     their versions."""
-    by_name = {_own_name(node, key): values for key, values in zip(keys, wanted, strict=True)}
+    by_name = {own_name(node, key): values for key, values in zip(keys, wanted, strict=True)}
     rows, log = table.rows, table.changes
     schema = pa.schema([(one.name, one.column.type.arrow) for one in scan.columns])
     if table.is_fed:
@@ -132,7 +132,7 @@ def _among(edge: Edge, keys: Sequence[exp.Expr], wanted: Keys, kernel: Kernel) -
     return rows
 
 
-def _own_name(node: Node, key: exp.Expr) -> str | None:
+def own_name(node: Node, key: exp.Expr) -> str | None:
     """The table's column that a key is; None if it is computed."""
     below, name = node, column_below(node, key)
     while isinstance(below, Filter | Project):

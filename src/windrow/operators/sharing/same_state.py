@@ -6,20 +6,28 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.operators.layouts.calendar import Calendar
+from windrow.operators.layouts.parts import Layout
 from windrow.operators.layouts.steps import StateTable
 from windrow.operators.tables.rows import flat, numbered
 
 
 def is_same(one: StateTable | None, other: StateTable | None, ticked: int, comparing: bool) -> bool:
     """Whether the tables have the same rows after a tick: they are one object, or both are empty, or, if `comparing`,
-    they have equal rows. None is an empty table."""
+    they have equal rows. None is an empty table. Tables of different layouts are not the same, even if they are empty:
+    their durable parts could not follow each other."""
     if one is other:
         return True
     if one is None or other is None or not one.count or not other.count:
-        return not (one and one.count) and not (other and other.count)
+        are_empty = not (one and one.count) and not (other and other.count)
+        return are_empty and _is_relaid(one) == _is_relaid(other)
     if not comparing or type(one) is not type(other):
         return False
     return _are_equal(_rows(one, ticked), _rows(other, ticked))
+
+
+def _is_relaid(table: StateTable | None) -> bool:
+    """Whether a table that begins as a calendar is a table by value now."""
+    return table is not None and table.departures is not None and table.layout is Layout.KEYED
 
 
 def _rows(table: StateTable, ticked: int) -> pa.Table | None:

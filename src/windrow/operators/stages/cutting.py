@@ -56,6 +56,7 @@ from windrow.plan.algebra.nodes import (
     WindowExpiry,
     walk,
 )
+from windrow.plan.algebra.rewriting import is_of_window
 from windrow.synopses.cells.buckets import BUCKETS, buckets_of
 
 Names = tuple[str, ...]
@@ -356,20 +357,8 @@ def _is_usable(node: Join | SemiJoin | OuterJoin, k: int) -> bool:
         column = next((c for c in one.schema if isinstance(key, exp.Column) and c.sql == key.name), None)
         if column is None or not _hashable((column,)):
             return False
-        if window_of(one) is not None and not _is_stored(one, column.sql):
+        if window_of(one) is not None and not is_of_window(one, column.sql):
             return False
-    return True
-
-
-def _is_stored(node: Node, name: str) -> bool:
-    """Whether a column above selections and projections is one of the window below."""
-    while isinstance(node, Filter | Project):
-        if isinstance(node, Project):
-            found = next(one for one in node.columns if one.column.sql == name)
-            if not found.is_renamed:
-                return False
-            name = found.expression.name
-        node = node.input
     return True
 
 
@@ -394,7 +383,8 @@ def _stages(plan: ContinuousPlan, cutter: _Cutter) -> tuple[Stage, ...]:
         level = 1 + max((made[one].level for one in inputs), default=-1)
         sends_by = cutter.exchanges[path] if path else None
         single, instants = cutter.spreads[path] == (), is_at_instants(plan.root, at)
-        made[path] = Stage(at, nodes[at], inputs, own, below[0], single, sends_by, level, instants)
+        first = below[0] if below else 0  # a stage may read tables alone
+        made[path] = Stage(at, nodes[at], inputs, own, first, single, sends_by, level, instants)
     return tuple(sorted(made.values(), key=lambda stage: (stage.level, stage.sends_by is None)))
 
 

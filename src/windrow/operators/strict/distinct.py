@@ -48,8 +48,9 @@ def counting_distinct(
     made = made_at(taken(values, ids[turns]), ticks[turns], np.where(now[turns] > 0, 1, -1))
     last = run_lasts(run_starts(ids), ids.size)
     after = appended(taken(values, ids[last]), **{COUNT: now[last]}).select(schema.names)
-    stays = now[last] > 0
-    kept, gone = taken(after, stays), taken(after, ~stays & (at[ids[last]] >= 0))
-    tables[path] = counts.put(kept, at)
+    stays, at = now[last] > 0, at[ids[last]]
+    goes = ~stays & (at >= 0)
+    kept, gone = taken(after, stays), taken(after, goes)
+    tables[path] = counts.updated(kept, at[stays], at[goes])
     parts += counts.cut(path, gone_rows(kept, gone), due.before, due.upto)
     return Outcome(Edge(made, node.schema, is_strict=True), tables, tuple(parts))

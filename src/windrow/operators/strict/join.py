@@ -27,10 +27,12 @@ from windrow.operators.layouts.parts import StatePart
 from windrow.operators.layouts.steps import Outcome, StateTable, TickBatch
 from windrow.operators.tables.edges import COUNT, STRICT, TICK, Edge, as_strict, strict_schema
 from windrow.operators.tables.kernel import Kernel, naive, types_of
+from windrow.operators.tables.pairing import JoinSide, key_numbers, touched_results
 from windrow.operators.tables.prefilter import maybe_among, picked
 from windrow.operators.tables.rows import appended, longs, normal, taken
 from windrow.operators.ticks import EXP, TS, DueTicks
 from windrow.plan.algebra.nodes import Join, PlanColumn, columns_in
+from windrow.synopses.cells.arrays import Mask
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,8 @@ def _lifetimes(old: pa.Table, new: Edge, due: DueTicks) -> pa.Table:
 def _joined(node: Join, sides: Sequence[pa.Table], batch: TickBatch) -> Edge:
     sides = [side.combine_chunks() for side in sides]
     touched = [is_touched(side, batch.due) for side in sides]
+    if node.keys and node.condition is None:
+        return _changes(node, sides, _met_by_keys(node, sides, touched, batch.kernel), batch.due)
     asked = columns_in(node.condition) if node.condition is not None else frozenset()
     probed = {}
     for i, (side, one) in enumerate(zip(sides, node.inputs, strict=True)):
@@ -128,6 +132,31 @@ def _joined(node: Join, sides: Sequence[pa.Table], batch: TickBatch) -> Edge:
         probed[f"s{i}"] = pa.table(columns | {"r": np.arange(side.num_rows), "touched": touched[i]})
     found = batch.kernel.query(_sql(node, [i for i, some in enumerate(touched) if some.any()], batch.kernel), **probed)
     return _changes(node, sides, found, batch.due)
+
+
+def _met_by_keys(node: Join, sides: Sequence[pa.Table], touched: Sequence[Mask], kernel: Kernel) -> pa.Table:
+    """What the statement gives, without it: where keys are all that is asked, they are matched in NumPy."""
+    keys = [
+        _keys(side, one.schema, [key[i] for key in node.keys], kernel)
+        for i, (side, one) in enumerate(zip(sides, node.inputs, strict=True))
+    ]
+    columns = [{name: longs(side.column(name)) for name in INTERVAL} for side in sides]
+    met = touched_results(
+        [
+            JoinSide(numbers, of[ENTER], (of[LEAVE], of[EXP]), 0)
+            for numbers, of in zip(key_numbers(keys), columns, strict=True)
+        ],
+        touched,
+    )
+    births, counts = ([of[name][rows] for of, rows in zip(columns, met.rows, strict=True)] for name in (TS, COUNT))
+    found = {
+        ENTER: met.births,
+        LEAVE: met.ends[0],
+        TS: np.maximum.reduce(births),
+        EXP: met.ends[1],
+        COUNT: np.multiply.reduce(counts),
+    }
+    return pa.table(found | {f"r{i}": rows for i, rows in enumerate(met.rows)})
 
 
 def _sql(node: Join, touched: Sequence[int], kernel: Kernel) -> str:

@@ -37,6 +37,8 @@ class Edge:
     rows: pa.Table
     schema: tuple[PlanColumn, ...]
     is_strict: bool = False
+    overflows: int = 0
+    """How many values that its node computed are NULL because they do not fit."""
 
     @property
     def values(self) -> list[pa.ChunkedArray]:

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from windrow.operators.tables.rows import numbered
 from windrow.operators.ticks import Points
+from windrow.synopses.cells.arrays import Mask
 
 MOST_CANDIDATES = 1 << 20
 """So many rows with equal keys are looked at together, to bound the memory; more only if they are of one row."""
@@ -39,14 +40,14 @@ class JoinResults:
     ends: tuple[Points, ...]
 
 
-def key_numbers(inputs: Sequence[Sequence[pa.Array]]) -> list[Points]:
+def key_numbers(inputs: Sequence[Sequence[pa.Array]], null_safe: Sequence[bool] = ()) -> list[Points]:
     """A number for each row of each input, equal for equal keys; −1 if a part of the key is NULL. `inputs` are the key
-    columns of each."""
+    columns of each. `null_safe`: for each key, whether NULL equals NULL; for none if it is empty."""
     sizes = [len(columns[0]) for columns in inputs]
     columns = [pa.concat_arrays(parts) for parts in zip(*inputs, strict=True)]
     numbers, _ = numbered(columns, sum(sizes))
-    for column in columns:
-        if column.null_count:
+    for column, is_safe in zip(columns, null_safe or [False] * len(columns), strict=True):
+        if column.null_count and not is_safe:
             numbers = np.where(np.asarray(pc.is_null(column)), -1, numbers)
     return np.split(numbers, np.cumsum(sizes)[:-1])
 
@@ -89,6 +90,19 @@ def new_results(inputs: Sequence[JoinSide]) -> JoinResults:
     return _all([JoinResults((nothing,) * len(inputs), nothing, tuple(nothing for _ in inputs[0].ends)), *found])
 
 
+def touched_results(inputs: Sequence[JoinSide], touched: Sequence[Mask]) -> JoinResults:
+    """The results of which a row is touched, each once; `old` of the inputs is not read."""
+    orders = [np.argsort(mask, kind="stable") for mask in touched]
+    met = new_results([_ordered(one, order, mask) for one, order, mask in zip(inputs, orders, touched, strict=True)])
+    return replace(met, rows=tuple(order[rows] for order, rows in zip(orders, met.rows, strict=True)))
+
+
+def _ordered(side: JoinSide, order: Points, touched: Mask) -> JoinSide:
+    """With the touched rows as the new ones, behind the others."""
+    ends = tuple(end[order] for end in side.ends)
+    return JoinSide(side.numbers[order], side.births[order], ends, int(touched.size - touched.sum()))
+
+
 Other = tuple[JoinSide, _Index, bool]
 """An input to probe: its rows, their index, and whether new rows count, too."""
 
@@ -106,18 +120,13 @@ def _probed(met: JoinResults, numbers: Points, others: Sequence[Other]) -> Itera
         first = index.starts[numbers[lo:hi]] - (ends[lo:hi] - some - before)
         partners = index.rows[np.repeat(first, some) + np.arange(ends[hi - 1] - before)]
         at = np.repeat(np.arange(lo, hi), some)
-        births, their_births = met.births[at], side.births[partners]
-        exp, their_exp = met.ends[0][at], side.ends[0][partners]
-        lives = np.flatnonzero((births < their_exp) & (their_births < exp))
+        births = np.maximum(met.births[at], side.births[partners])
+        exp = np.minimum(met.ends[0][at], side.ends[0][partners])
+        lives = np.flatnonzero(births < exp)
         if lives.size < at.size:
-            at, partners, births, their_births = at[lives], partners[lives], births[lives], their_births[lives]
-            exp, their_exp = exp[lives], their_exp[lives]
+            at, partners, births, exp = at[lives], partners[lives], births[lives], exp[lives]
         untils = (np.minimum(a[at], b[partners]) for a, b in zip(met.ends[1:], side.ends[1:], strict=True))
-        joined = JoinResults(
-            (*(one[at] for one in met.rows), partners),
-            np.maximum(births, their_births),
-            (np.minimum(exp, their_exp), *untils),
-        )
+        joined = JoinResults((*(one[at] for one in met.rows), partners), births, (exp, *untils))
         yield from _probed(joined, numbers[at], others[1:])
 
 

@@ -6,7 +6,7 @@ has no partner, one that is kept may have none. Other types are looked up exactl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from windrow.operators.tables.rows import flat, normal, taken
 from windrow.operators.ticks import Points
+from windrow.synopses.cells.arrays import Mask
 from windrow.synopses.cells.buckets import Words
 
 _ODD, _LONG = np.uint64(0x9E3779B97F4A7C15), pa.int64()
@@ -23,21 +24,57 @@ SLOTS_PER_VALUE = 128
 _LEAST, _MOST = 14, 24
 """The least and the most bits of a hash."""
 
+CLOSE = 1 << 18
+"""Values between which so few others lie are marked by their place."""
+
+FEW = 4
+"""So few values are compared one by one."""
+
+_PIECE = 1 << 15
+"""So many rows are hashed at a time: their hashes fit into the processor's cache."""
+
 
 def maybe_among(column: pa.ChunkedArray, values: pa.Array) -> Points:
     """The rows whose key may be among the values. None of those that have one is missing."""
-    if not _is_word(column.type):
+    if not is_word(column.type):
         plain = normal(column) if pa.types.is_floating(column.type) else column
         return np.flatnonzero(flat(pc.is_in(plain, value_set=values)).to_numpy(zero_copy_only=False))
-    bits = min(max(int(len(values) * SLOTS_PER_VALUE).bit_length(), _LEAST), _MOST)
+    found, at, is_marked = [np.zeros(0, np.int64)], 0, _marking(_words(values))
+    for chunk in column.chunks:
+        words = _words(chunk)
+        for lo in range(0, words.size, _PIECE):
+            found.append(at + lo + np.flatnonzero(is_marked(words[lo : lo + _PIECE])))
+        at += words.size
+    return np.concatenate(found)
+
+
+def _marking(wanted: Words) -> Callable[[Words], Mask]:
+    """The test whether words may be among those wanted: by comparison if these are few, by their place if they are
+    close together, else by a hash."""
+    if wanted.size <= FEW:
+        return lambda words: _equal_one_of(words, wanted)
+    numbers = wanted.view(np.int64)
+    low, high = int(numbers.min()), int(numbers.max())
+    if high - low < CLOSE and low > -(1 << 62):
+        # The place before the first and that after the last one stand for all that is outside.
+        places = np.zeros(high - low + 3, bool)
+        places[numbers - low + 1] = True
+        # Far away, the difference wraps around to any place, where a row is kept in vain.
+        return lambda words: np.take(places, words.view(np.int64) - (low - 1), mode="clip")
+    bits = min(max(int(wanted.size * SLOTS_PER_VALUE).bit_length(), _LEAST), _MOST)
     marked = np.zeros(1 << bits, bool)
-    marked[_hashed(_words(values), bits)] = True
-    out, at = np.empty(len(column), bool), 0
-    for chunk in column.chunks:  # one after another, as they fit into the processor's cache
-        here = slice(at, at + len(chunk))
-        np.take(marked, _hashed(_words(chunk), bits), out=out[here], mode="clip")
-        at = here.stop
-    return np.flatnonzero(out)
+    marked[_hashed(wanted, bits)] = True
+    return lambda words: np.take(marked, _hashed(words, bits), mode="clip")
+
+
+def rows_between(column: pa.ChunkedArray, lo: int, hi: int) -> Points:
+    """The rows with lo ≤ number < hi, of an int64 column without NULL."""
+    found, at = [np.zeros(0, np.int64)], 0
+    for chunk in column.chunks:
+        numbers = np.asarray(chunk.to_numpy(zero_copy_only=False), np.int64)
+        found.append(at + np.flatnonzero((numbers >= lo) & (numbers < hi)))
+        at += numbers.size
+    return np.concatenate(found)
 
 
 def picked(table: pa.Table, rows: Points) -> pa.Table:
@@ -63,7 +100,7 @@ def _picked(parts: Sequence[tuple[pa.Array, Points]]) -> pa.Array:
     return pa.concat_arrays([array.take(pa.array(at)) for array, at in parts])
 
 
-def _is_word(kind: pa.DataType) -> bool:
+def is_word(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_date32(kind))
 
 
@@ -73,6 +110,13 @@ def _words(column: pa.Array) -> Words:
         whole = (column.cast(pa.int32()) if pa.types.is_date32(column.type) else column).cast(_LONG)
     whole = pc.fill_null(whole, 0) if whole.null_count else whole
     return np.asarray(whole.to_numpy(zero_copy_only=False)).view(np.uint64)
+
+
+def _equal_one_of(words: Words, wanted: Words) -> Mask:
+    out = np.zeros(words.size, bool)
+    for one in wanted:
+        out |= words == one
+    return out
 
 
 def _hashed(words: Words, bits: int) -> Points:

@@ -77,6 +77,8 @@ def same(left: Sequence[pa.Array], right: Sequence[pa.Array], rows: int) -> Mask
 
 def _same(one: pa.Array, other: pa.Array) -> Mask:
     kind = one.type
+    if pa.types.is_integer(kind) and not (one.null_count or other.null_count):
+        return np.asarray(one.to_numpy() == other.to_numpy())
     null, none = np.asarray(one.is_null()), np.asarray(other.is_null())
     if pa.types.is_null(kind):
         return np.ones(len(one), bool)

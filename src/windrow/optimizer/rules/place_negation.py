@@ -18,6 +18,7 @@ from windrow.optimizer.candidates import PlanCandidate, shortened
 from windrow.optimizer.cost import plan_cost
 from windrow.optimizer.facts import Facts
 from windrow.optimizer.negation_moves import can_move, moved
+from windrow.optimizer.rules.match_once import match_once
 from windrow.optimizer.shapes import shape_text
 from windrow.plan.algebra.nodes import ContinuousPlan, Node
 from windrow.types import number_text
@@ -50,7 +51,7 @@ def weigh_negation(plan: ContinuousPlan, facts: Facts) -> tuple[PlanCandidate, .
 
 def _chosen(plan: ContinuousPlan, facts: Facts) -> tuple[Node, dict[Node, float]]:
     """The cheapest plan, and the costs of all that were looked at."""
-    costs = {plan.root: plan_cost(plan, facts).total}
+    costs = {plan.root: _cost(plan, facts)}
     best = plan.root
     if not can_move(plan.root):
         return best, costs
@@ -58,11 +59,16 @@ def _chosen(plan: ContinuousPlan, facts: Facts) -> tuple[Node, dict[Node, float]
         found = _reachable(best)
         for node in found:
             if node not in costs:
-                costs[node] = plan_cost(replace(plan, root=node), facts).total
+                costs[node] = _cost(replace(plan, root=node), facts)
         cheapest = min(found, key=lambda node: costs[node])
         if costs[cheapest] >= LEAST_GAIN * costs[best]:
             return best, costs
         best = cheapest
+
+
+def _cost(plan: ContinuousPlan, facts: Facts) -> float:
+    """What a plan costs after the next rule, which makes negation cheaper."""
+    return plan_cost(match_once(plan, facts)[0], facts).total
 
 
 def _reachable(root: Node) -> list[Node]:

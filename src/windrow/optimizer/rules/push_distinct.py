@@ -15,14 +15,16 @@ windows that never expire a value is born at the least over its pairs of the gre
 
 *Not done* where an input is STR (δ* needs predictable ends) or a window below is INTERNAL (its results outlive their
 parts, so the equation above does not hold); where a needed column is FLOAT or DOUBLE (δ shows −0.0 or 0.0 for both, and
-an expression above may tell them apart); and where it would not pay: unless at most half of the rows are estimated to
-remain, the state of δ* is no smaller than what it saves.
+an expression above may tell them apart). Elsewhere the cost model decides, for each input: δ* costs a lookup per row,
+and what it leaves out need not be joined, nor looked at by the upper δ.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
+from windrow.optimizer.cost import LEAST_GAIN, plan_cost
 from windrow.optimizer.estimates import Estimator
 from windrow.optimizer.facts import Facts
 from windrow.patterns import UpdatePattern, annotate
@@ -41,33 +43,42 @@ from windrow.plan.algebra.nodes import (
 from windrow.plan.algebra.rewriting import names_of, projected, reads, with_inputs
 from windrow.types import number_text
 
-PAYS_BELOW = 0.5
-"""The most of an input's rows that may remain for the rule to pay."""
-
 
 def push_distinct(plan: ContinuousPlan, facts: Facts) -> tuple[ContinuousPlan, str | None]:
-    estimator = Estimator(plan.root, facts)
+    """One input after another, the one that saves most first, until none saves anything. An input that is a join gets a
+    DISTINCT to push further."""
     reasons: list[str] = []
+    cost: float | None = None
+    while True:
+        found = [(replace(plan, root=root), reason) for root, reason in _pushed(plan.root, Estimator(plan.root, facts))]
+        if not found:
+            break
+        cost = plan_cost(plan, facts).total if cost is None else cost
+        weighed = [(plan_cost(other, facts).total, i) for i, (other, _) in enumerate(found)]
+        cheapest, best = min(weighed)
+        if cheapest >= LEAST_GAIN * cost:
+            break
+        plan, reason = found[best]
+        reasons.append(f"{reason} (estimated {number_text(cost / cheapest)} times cheaper)")
+        cost = cheapest
+    return plan, "; ".join(reasons) or None
 
-    def change(node: Node) -> Node:
-        """Downwards: an input that is a join gets a DISTINCT to push further."""
-        changed = distinct_below(node)
-        return with_inputs(changed, [change(one) for one in changed.inputs])
 
-    def distinct_below(node: Node) -> Node:
-        join = _join_below(node)
-        if join is None or _is_internal(join):
-            return node
+def _pushed(node: Node, estimator: Estimator) -> Iterator[tuple[Node, str]]:
+    """The plans with one more DISTINCT, each with what it removes."""
+    join = _join_below(node)
+    if join is not None and not _is_internal(join):
         assert isinstance(node, Distinct)
         above = reads(node.input) if isinstance(node.input, Project) else names_of(join)
-        inputs = [_deduplicated(one, above | reads(join), estimator, reasons) for one in join.inputs]
-        changed = with_inputs(join, inputs)
-        if changed is join:
-            return node
-        return Distinct(with_inputs(node.input, [changed]) if isinstance(node.input, Project) else changed)
-
-    root = change(plan.root)
-    return (replace(plan, root=root), "; ".join(reasons)) if reasons else (plan, None)
+        for i, one in enumerate(join.inputs):
+            found = _deduplicated(one, above | reads(join), estimator)
+            if found is not None:
+                changed = with_inputs(join, [*join.inputs[:i], found[0], *join.inputs[i + 1 :]])
+                over = with_inputs(node.input, [changed]) if isinstance(node.input, Project) else changed
+                yield Distinct(over), found[1]
+    for i, one in enumerate(node.inputs):
+        for other, reason in _pushed(one, estimator):
+            yield with_inputs(node, [*node.inputs[:i], other, *node.inputs[i + 1 :]]), reason
 
 
 def _join_below(node: Node) -> Join | None:
@@ -80,21 +91,17 @@ def _is_internal(join: Join) -> bool:
     return any(isinstance(one, StreamWindow | OutputWindow) and one.lifetime.internal for one in walk(join))
 
 
-def _deduplicated(node: Node, needed: frozenset[str], estimator: Estimator, reasons: list[str]) -> Node:
+def _deduplicated(node: Node, needed: frozenset[str], estimator: Estimator) -> tuple[Node, str] | None:
+    """DISTINCT over the needed columns of an input, and why; None if that is not the same, or nothing new."""
     columns = tuple(column for column in node.schema if column.sql in needed)
     if not columns or _is_distinct(node) or any(column.type.is_float for column in columns):
-        return node
+        return None
     if annotate(node).state is UpdatePattern.STR:
-        return node
+        return None
     found = estimator.of(node)
-    remaining = found.values([column.sql for column in columns])
-    if remaining > PAYS_BELOW * found.live:
-        return node
-    names = ", ".join(column.name for column in columns)
-    reasons.append(
-        f"about {number_text(remaining)} of {number_text(found.live)} rows differ in {names}, so each is joined once"
-    )
-    return Distinct(projected(node, columns))
+    remaining, names = found.values([column.sql for column in columns]), ", ".join(column.name for column in columns)
+    told = f"about {number_text(remaining)} of {number_text(found.live)} rows differ in {names}, so each is joined once"
+    return Distinct(projected(node, columns)), told
 
 
 def _is_distinct(node: Node) -> bool:

@@ -20,7 +20,6 @@ from sqlglot import exp
 from windrow.optimizer.facts import Facts
 from windrow.plan.algebra.nodes import (
     ContinuousPlan,
-    Distinct,
     Filter,
     Join,
     Node,
@@ -29,7 +28,7 @@ from windrow.plan.algebra.nodes import (
     distinct_below,
     walk,
 )
-from windrow.plan.algebra.rewriting import rewritten
+from windrow.plan.algebra.rewriting import is_of_window, rewritten
 
 
 def reuse_distinct(plan: ContinuousPlan, facts: Facts) -> tuple[ContinuousPlan, str | None]:
@@ -72,19 +71,7 @@ def _is_placed(node: Node, key: exp.Expr) -> bool:
     if column is None or pa.types.is_nested(column.type.arrow):
         return False
     is_read = _window_below(node) is not None or _is_delta(node)
-    return not is_read or _is_stored(node, column.sql)
-
-
-def _is_stored(node: Node, name: str) -> bool:
-    """Whether a column above selections, projections and DISTINCT is one of the window below."""
-    while isinstance(node, Filter | Project | Distinct):
-        if isinstance(node, Project):
-            found = next(one for one in node.columns if one.column.sql == name)
-            if not found.is_renamed:
-                return False
-            name = found.expression.name
-        node = node.input
-    return True
+    return not is_read or is_of_window(node, column.sql)
 
 
 def _named(node: Node) -> str:

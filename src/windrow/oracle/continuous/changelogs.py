@@ -27,12 +27,14 @@ class Fed:
     refused: list[tuple[int, OracleDeadLetter]] = field(default_factory=list)
 
     def effective(self, plan: StandingPlan, empty: pa.Table, is_exact: bool) -> list[EffectiveVersion]:
-        """The versions and their ticks; `is_exact`: a tuple sees the version as of its own point."""
-        starts = [point + plan.step if is_exact else plan.first_above(point) for point, _ in self.versions]
+        """The versions and their points; `is_exact`: a tuple sees the version as of its own point."""
+        starts = [point + (plan.step if is_exact else 1) for point, _ in self.versions]
         found = [(-INFINITE, empty), *zip(starts, (rows for _, rows in self.versions), strict=True)]
         ends = [start for start, _ in found[1:]] + [INFINITE]
         return [
-            EffectiveVersion(rows, start, end) for (start, rows), end in zip(found, ends, strict=True) if start < end
+            EffectiveVersion(rows, start, end, not is_exact)
+            for (start, rows), end in zip(found, ends, strict=True)
+            if start < end
         ]
 
 

@@ -105,7 +105,8 @@ class Evaluation:
         is_internal = any(one.window.internal for one in all_sources(self.plan.query) if one.window)
         if due is None or not (is_internal or self.plan.restores):
             return set()
-        changed = (one.first - self.plan.step for versions in self.tables.values() for one in versions)
+        every = (one for versions in self.tables.values() for one in versions)
+        changed = (one.first - (1 if one.at_points else self.plan.step) for one in every)
         points = {due.first - self.plan.step, *changed, *self._points(self.plan.query, {})}
         return {point + 1 for point in points if due.first - self.plan.step <= point < min(due.last, last)}
 
@@ -124,7 +125,7 @@ class Evaluation:
     def candidates(self) -> set[int]:
         """All ticks at which the relation may change."""
         shown = [versions for name, versions in self.tables.items() if name not in self.nrrs]
-        changed = {one.first for versions in shown for one in versions if one.first > -INFINITE}
+        changed = {self.plan.first_above(one.first - 1) for some in shown for one in some if one.first > -INFINITE}
         return {*changed, *(self.plan.first_above(point) for point in self._points(self.plan.query, {}))}
 
     def _points(self, query: exp.Expr, outer: Scope) -> set[int]:
@@ -230,14 +231,18 @@ class Evaluation:
                 ones = [pa.array([at] * one.rows.num_rows, pa.int64()) for at in (low, high)]
                 found.append(one.rows.append_column(FROM, ones[0]).append_column(TO, ones[1]))
                 continue
-            ticks = [i for i, b in enumerate(self._grid) if one.first <= self.plan.first_above(b - 1) < one.end]
+            seen = [b if one.at_points else self.plan.first_above(b - 1) for b in self._grid]
+            ticks = [i for i, b in enumerate(seen) if one.first <= b < one.end]
             for tick in ticks:
                 found.append(one.rows.append_column(TICK, pa.array([tick] * one.rows.num_rows, pa.int64())))
         columns = tuple(versions[0].rows.column_names)
         self._views += 1
         view = f"windrow_oracle_w{self._views}"
         self._view(
-            view, pa.concat_tables(found) if found else versions[0].rows.append_column(TICK, pa.array([], pa.int64()))
+            view,
+            pa.concat_tables(found).combine_chunks()
+            if found
+            else versions[0].rows.append_column(TICK, pa.array([], pa.int64())),
         )
         return view, columns, is_seen
 
@@ -264,7 +269,8 @@ class Evaluation:
         return self._known[statement]
 
     def _view(self, name: str, table: pa.Table) -> None:
-        self.spark.createDataFrame(table).createOrReplaceTempView(name)
+        # Spark loses rows of a table that begins with several empty chunks.
+        self.spark.createDataFrame(table.combine_chunks()).createOrReplaceTempView(name)
 
 
 def stream_sources(query: exp.Expr) -> list[FromItem]:

@@ -71,7 +71,7 @@ class StandingPlan:
             raise UnsupportedError("the oracle evaluates no windows that slide by rows in continuous queries")
         if clause.kind is WindowKind.ROWS:
             assert clause.range is not None
-            return WindowMeaning(None, rows=clause.range.amount, partition=clause.pattr)
+            return WindowMeaning(None, internal=clause.internal, rows=clause.range.amount, partition=clause.pattr)
         if clause.kind is WindowKind.NOW:
             return WindowMeaning(1 if clause.slide else self.step, offset, internal=clause.internal)
         if clause.kind is WindowKind.RANGE and clause.range is not None and clause.range.unit is not Unit.ROWS:

@@ -23,11 +23,13 @@ _VIEW = "windrow_oracle_table"
 
 @dataclass(frozen=True)
 class EffectiveVersion:
-    """The rows of a table at the ticks from ≤ b < to."""
+    """The rows of a table at the ticks from ≤ b < to. `at_points`: at all points of that time; else a version is there
+    from the tick before its first one on."""
 
     rows: pa.Table
     first: int
     end: int
+    at_points: bool = False
 
 
 @dataclass

@@ -120,6 +120,8 @@ class RowsWindow:
     columns: tuple[StreamColumn, ...]
     alias: str | None = field(default=None, compare=False, repr=False)
     """What the user calls it, which changes no answer."""
+    internal: bool = False
+    """Whether the values of an aggregate over it stay. The binder replaces such a window: a plan has none."""
 
     def __post_init__(self) -> None:
         if self.size <= 0:
@@ -147,39 +149,45 @@ class RowsWindow:
     @property
     def lifetime(self) -> Lifetime:
         """Nothing is known of the end of a tuple when it comes."""
-        return Lifetime(None)
+        return Lifetime(None, internal=self.internal)
 
 
 @dataclass(frozen=True)
-class Filter:
-    """Selection: the rows for which the predicate is true."""
+class _OverOne:
+    """A node over one input."""
 
     input: Node
-    predicate: exp.Expr
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True)
+class _SameColumns(_OverOne):
+    """One that shows the columns of its input."""
 
     @property
     def schema(self) -> tuple[PlanColumn, ...]:
         return self.input.schema
 
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
+
+@dataclass(frozen=True)
+class Filter(_SameColumns):
+    """Selection: the rows for which the predicate is true."""
+
+    predicate: exp.Expr
 
 
 @dataclass(frozen=True)
-class Project:
+class Project(_OverOne):
     """Projection. It keeps duplicates and lifetimes."""
 
-    input: Node
     columns: tuple[Computed, ...]
 
     @property
     def schema(self) -> tuple[PlanColumn, ...]:
         return tuple(one.column for one in self.columns)
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
 
 
 @dataclass(frozen=True)
@@ -387,18 +395,8 @@ class SetOperation:
 
 
 @dataclass(frozen=True)
-class Distinct:
+class Distinct(_SameColumns):
     """Duplicate elimination over all columns."""
-
-    input: Node
-
-    @property
-    def schema(self) -> tuple[PlanColumn, ...]:
-        return self.input.schema
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
 
 
 @dataclass(frozen=True)
@@ -411,10 +409,9 @@ class Aggregated:
 
 
 @dataclass(frozen=True)
-class GroupBy:
+class GroupBy(_OverOne):
     """Group-by with aggregates. The keys are columns of the input. Without keys there is always exactly one row."""
 
-    input: Node
     keys: tuple[PlanColumn, ...]
     aggregates: tuple[Aggregated, ...]
 
@@ -426,25 +423,12 @@ class GroupBy:
     def schema(self) -> tuple[PlanColumn, ...]:
         return (*self.keys, *(one.column for one in self.aggregates))
 
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
-
 
 @dataclass(frozen=True)
-class OutputWindow:
+class OutputWindow(_SameColumns):
     """A window over the output of a sub-query, which is MONOTONIC: a result born at ts lives [ts, ts + range)."""
 
-    input: Node
     lifetime: Lifetime
-
-    @property
-    def schema(self) -> tuple[PlanColumn, ...]:
-        return self.input.schema
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
 
 
 class Expiring(Enum):
@@ -455,7 +439,7 @@ class Expiring(Enum):
 
 
 @dataclass(frozen=True)
-class WindowExpiry:
+class WindowExpiry(_SameColumns):
     """Stands above a window in a plan that is run one way (Golab's dissertation, section 2.3.3).
 
     NEGATIVE: a row that expires is withdrawn by a negative tuple, and no row says when it ends. DIRECT: rows go on as
@@ -463,37 +447,19 @@ class WindowExpiry:
     what suits the update pattern of each edge.
     """
 
-    input: Node
     how: Expiring
-
-    @property
-    def schema(self) -> tuple[PlanColumn, ...]:
-        return self.input.schema
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
 
 
 @dataclass(frozen=True)
-class OutputRows:
+class OutputRows(_SameColumns):
     """A count-based window over the output of a sub-query, which is MONOTONIC: the last `size` results born below the
     tick, by (ts, then all columns). When a result leaves depends on those that come later."""
 
-    input: Node
     size: int
 
     def __post_init__(self) -> None:
         if self.size <= 0:
             raise ValueError("a count-based window has at least one row")
-
-    @property
-    def schema(self) -> tuple[PlanColumn, ...]:
-        return self.input.schema
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
 
     @property
     def partition(self) -> tuple[PlanColumn, ...]:
@@ -510,14 +476,13 @@ class Streaming(Enum):
 
 
 @dataclass(frozen=True)
-class ToStream:
+class ToStream(_SameColumns):
     """What came (ISTREAM), what went (DSTREAM), or all that is there (RSTREAM) at every tick.
 
     `restores`: what came and went between two ticks is reported, too. Then everything below, down to the next such
     node, is evaluated at every instant, not only at ticks (Golab's dissertation, section 3.3.4).
     """
 
-    input: Node
     kind: Streaming
     restores: bool = False
 
@@ -530,34 +495,17 @@ class ToStream:
         """What a user writes for it."""
         return f"{self.kind.name} RESTORE" if self.restores else self.kind.name
 
-    @property
-    def schema(self) -> tuple[PlanColumn, ...]:
-        return self.input.schema
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
-
 
 @dataclass(frozen=True)
-class TopRows:
+class TopRows(_SameColumns):
     """ORDER BY with LIMIT: the first `limit` rows of every tick. Ties are broken by all columns."""
 
-    input: Node
     order: tuple[Order, ...]
     limit: int
 
     def __post_init__(self) -> None:
         if self.limit < 0:
             raise ValueError("LIMIT is not negative")
-
-    @property
-    def schema(self) -> tuple[PlanColumn, ...]:
-        return self.input.schema
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
 
 
 Window = StreamWindow | RowsWindow

@@ -14,6 +14,7 @@ from windrow.cql.dialect import CQL
 from windrow.plan.accumulators import Accumulator, AggregateCall
 from windrow.plan.algebra.nodes import (
     Computed,
+    Distinct,
     Filter,
     GroupBy,
     Join,
@@ -80,6 +81,18 @@ def projected(node: Node, schema: Iterable[PlanColumn]) -> Node:
     """The node with exactly these of its columns, in this order; without a projection where it has them already."""
     wanted = tuple(schema)
     return node if node.schema == wanted else Project(node, tuple(map(passed, wanted)))
+
+
+def is_of_window(node: Node, name: str) -> bool:
+    """Whether a column above selections, projections and DISTINCT is one of the window below."""
+    while isinstance(node, Filter | Project | Distinct):
+        if isinstance(node, Project):
+            found = next(one for one in node.columns if one.column.sql == name)
+            if not found.is_renamed:
+                return False
+            name = found.expression.name
+        node = node.input
+    return True
 
 
 def next_id(*nodes: Node) -> int:

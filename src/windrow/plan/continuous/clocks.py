@@ -12,10 +12,10 @@ from windrow.catalog.relations import TableDef
 from windrow.cql.dialect import WindowedQuery, window_of
 from windrow.cql.window_clause import Unit, WindowClause
 from windrow.cql.window_syntax import measure_text
-from windrow.errors import BindError, Place, UnsupportedError
+from windrow.errors import BindError, CatalogError, Place, UnsupportedError
 from windrow.plan.algebra.nodes import Lifetime
 from windrow.plan.bind_window import BoundLifetime, bind_lifetime, bind_output_lifetime
-from windrow.plan.continuous.shape import around
+from windrow.plan.continuous.shape import NEAR, around
 from windrow.types import UNITS_US, SqlType
 
 SourceOf = Callable[[str, Place | None], StreamDef]
@@ -74,7 +74,7 @@ def window_on(table: exp.Table, text: str, source_of: SourceOf) -> tuple[StreamD
             remedy="A SELECT by itself reads answers('query') and dead_letters('stream').",
         )
     place = around(table.this, text)
-    stream = source_of(table.name, place)
+    stream = _stream(table, place, source_of)
     clause = window_of(table)
     if stream.revises:
         raise UnsupportedError(
@@ -86,6 +86,15 @@ def window_on(table: exp.Table, text: str, source_of: SourceOf) -> tuple[StreamD
         return stream, bind_lifetime(clause, stream)
     except BindError as error:
         raise type(error)(error.message, place=error.place or place, remedy=error.remedy) from None
+
+
+def _stream(table: exp.Table, place: Place | None, source_of: SourceOf) -> StreamDef:
+    try:
+        return source_of(table.name, place)
+    except CatalogError as error:
+        if near := table.meta.get(NEAR):
+            error.remedy = f"Did you mean '{near}' of WITH?"
+        raise
 
 
 def clock_of(query: exp.Expr, text: str, source_of: SourceOf, table_of: TableOf = no_tables) -> PlanClock:

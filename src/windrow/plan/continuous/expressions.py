@@ -25,6 +25,10 @@ _TO_PUSH = (
     "Compute it over one stream in a sub-query, where Spark evaluates it: "
     "FROM (SELECT …, f(x) AS y FROM s [RANGE …]) AS s JOIN …"
 )
+_TO_SPLIT = (
+    "It needs columns of both streams. Compute it over each of them first, where Spark evaluates it, and put the "
+    "results together with + or CONCAT: CONCAT(f(s.x), f(t.x)) instead of f(CONCAT(s.x, t.x))."
+)
 
 
 class Expressions:
@@ -128,21 +132,22 @@ class Expressions:
             return stream.type_of(self.spark_sql(tree.unnest(), stream), self.types_at(tree))
         return self.type_of(self.lower(tree))
 
-    def computable(self, lowered: exp.Expr, origin: exp.Expr, grouped: bool = False) -> None:
-        """Refuse what DuckDB cannot compute, at its place or else at that of the whole expression."""
+    def computable(self, lowered: exp.Expr, origin: exp.Expr, grouped: bool = False, inputs: int = 1) -> None:
+        """Refuse what DuckDB cannot compute, at its place or else at that of the whole expression. `inputs`: how many
+        it reads."""
         try:
             to_duckdb(lowered, self.columns.types(columns_in(lowered)), self.text)
         except FunctionError as error:
             above = "over more than one stream" + (", or over a side of an outer join" if self.extended else "")
             message = error.message if grouped else error.message.replace(_ABOVE, above)
-            remedy = error.remedy if grouped else _TO_PUSH
+            remedy = error.remedy if grouped else _TO_SPLIT if inputs > 1 else _TO_PUSH
             raise FunctionError(message, place=error.place or self.place(origin), remedy=remedy) from None
 
     def value(self, tree: exp.Expr, origin: exp.Expr) -> tuple[exp.Expr, SqlType]:
         """The lowered form of a resolved tree and its type; a constant that only Spark knows is a stream's column."""
         lowered = self.lower(tree)
         try:
-            self.computable(lowered, origin)
+            self.computable(lowered, origin, inputs=len(inputs_in(tree)))
         except FunctionError:
             kept = (self.scope.inputs[i] for i in self.scope.visible if i not in self.extended)
             stream = next((one for one in kept if isinstance(one, StreamInput)), None)

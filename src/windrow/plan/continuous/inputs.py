@@ -70,7 +70,7 @@ class RowCount:
 @dataclass(frozen=True)
 class StreamView:
     """Selection and projection over a window of one stream. The trees of items and predicates are Spark SQL over the
-    stream's columns, quoted. `rows`: the window is count-based, and `lifetime` says nothing."""
+    stream's columns, quoted. `rows`: the window is count-based; then `lifetime` only says whether it is INTERNAL."""
 
     stream: StreamDef
     attribute: Attribute
@@ -153,7 +153,8 @@ class StreamInput:
         wanted = {*used, *(column.sql for column in (*partition, *passed))}
         made = tuple(one for one in self._made.values() if one.column.sql in wanted)
         keys = tuple(dict.fromkeys(partition))
-        window = RowsWindow(stream.name, self.view.attribute, rows.size, keys, made, self.view.alias)
+        is_internal = self.view.lifetime.internal
+        window = RowsWindow(stream.name, self.view.attribute, rows.size, keys, made, self.view.alias, is_internal)
         return Filter(window, both([named_column(column) for column in passed])) if passed else window
 
 

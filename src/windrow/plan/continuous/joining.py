@@ -128,7 +128,7 @@ class Joining:
 
     def _condition(self, tree: exp.Expr, clause: str) -> exp.Expr:
         lowered = self._expressions.lower(tree)
-        self._expressions.computable(lowered, tree)
+        self._expressions.computable(lowered, tree, inputs=len(inputs_in(tree)))
         self._expressions.boolean(self._expressions.type_of(lowered), tree, clause)
         return lowered
 

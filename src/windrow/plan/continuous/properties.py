@@ -84,9 +84,9 @@ def _is_of_its_tick(node: Node) -> bool:
     return type(node) in _WITHDRAW or any(map(_is_of_its_tick, node.inputs))
 
 
-def windows_below(node: Node) -> Iterator[StreamWindow | OutputWindow]:
+def windows_below(node: Node) -> Iterator[StreamWindow | RowsWindow | OutputWindow]:
     """The windows whose contents the node sees. A window on a sub-query hides those inside it."""
-    if isinstance(node, (StreamWindow, OutputWindow)):
+    if isinstance(node, (StreamWindow, RowsWindow, OutputWindow)):
         yield node
     elif not isinstance(node, ToStream | OutputRows):
         for one in node.inputs[:1] if isinstance(node, NrrJoin) else node.inputs:
@@ -97,15 +97,21 @@ def has_internal(node: Node) -> bool:
     return any(window.lifetime.internal for window in windows_below(node))
 
 
-def refuse_internal(node: Node, place: Place | None) -> None:
+def refuse_internal(node: Node, place: Place | None, is_aggregated: bool = False) -> None:
     """Refuse INTERNAL windows beside or below what withdraws rows: a result over one outlives the state of its parts
-    (section 3.3.2)."""
-    if has_internal(node) and is_strict(node):
+    (section 3.3.2). An aggregate reports its values and keeps no results, so it may read [ROWS n INTERNAL]."""
+    seen = as_external(node) if is_aggregated and not _is_negated(node) else node
+    if has_internal(seen) and is_strict(seen):
         raise UnsupportedError(
             f"a result over an INTERNAL window would stay for ever and be withdrawn: here {why_strict(node)}",
             place=place,
             remedy="Leave INTERNAL out; or take what is reported: FROM (SELECT ISTREAM(…) …) [RANGE …] AS x.",
         )
+
+
+def _is_negated(node: Node) -> bool:
+    """Whether rows are withdrawn for another reason than that a window counts rows."""
+    return any(type(one) in _WITHDRAW and not isinstance(one, RowsWindow) for one in walk(node))
 
 
 def is_unbounded(node: Node) -> bool:
@@ -129,7 +135,9 @@ def as_internal(node: Node) -> Node:
 
 
 def _over(node: Node, internal: bool) -> Node:
-    """The plan with the windows whose contents it sees changed."""
+    """The plan with the windows whose contents it sees changed. Those that count rows are never INTERNAL in a plan."""
+    if isinstance(node, RowsWindow):
+        return replace(node, internal=False)
     if isinstance(node, (StreamWindow, OutputWindow)):
         return replace(node, lifetime=replace(node.lifetime, internal=internal))
     if isinstance(node, ToStream | OutputRows | TableScan):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from windrow.cql.dialect import TO_STREAM
 from windrow.cql.tokens import nearest
 from windrow.errors import BindError, Place, UnsupportedError
 from windrow.plan.binder import RESERVED_OUTPUTS
@@ -271,6 +272,12 @@ class Scope:
                 f"'{node.name}' is a column of the answer, not of the stream",
                 place=around(node, self.text),
                 remedy="Leave it out.",
+            )
+        if node.name.upper() in TO_STREAM and not node.table:
+            return BindError(
+                f"{node.name.upper()} stands around the select list, with parentheses",
+                place=around(node, self.text),
+                remedy=f"Write SELECT {node.name.upper()}(…) FROM …",
             )
         offered = {item.name.lower(): item.name for index in inputs for item in self.inputs[index].items}
         offered |= {alias.lower(): alias for alias in aliases}

@@ -155,7 +155,7 @@ class _SelectBinder:
             for source, one in zip(sources_of(self._select), self._scope.inputs, strict=False)
             if (has_internal(one.part) if isinstance(one, PlanInput) else one.view.lifetime.internal)
         )
-        refuse_internal(node, self._context.place(next(internal, self._select)))
+        refuse_internal(node, self._context.place(next(internal, self._select)), self._is_grouped)
         return node
 
     # -- the select list -----------------------------------------------------------------------------
@@ -233,6 +233,8 @@ class _SelectBinder:
         given = self._scope.inputs[0]
         if len(self._scope.inputs) > 1 or not isinstance(given, StreamInput):
             return None
+        if given.view.rows is not None and given.view.lifetime.internal:
+            return None  # `_joined` refuses it
         made = []
         for item, tree in zip(items, trees, strict=True):
             spark = self._expressions.spark_tree(tree, given)

@@ -9,13 +9,20 @@ from sqlglot import exp
 
 from windrow.cql.dialect import CQL, WindowedQuery, window_of
 from windrow.cql.functions import OVER_SEVERAL, check_functions
-from windrow.cql.tokens import place_at, place_of
+from windrow.cql.tokens import nearest, place_at, place_of
 from windrow.errors import BindError, Place, UnsupportedError
+
+NEAR = "near"
+"""The entry of a table's `meta` that has the name of WITH which its own resembles."""
 
 MOST_SOURCES = 64
 """The most streams of a query, with those that WITH repeats."""
 
-_JOIN_ONE = "Join with a stream: FROM s [RANGE 1 MINUTE] JOIN t [RANGE 1 MINUTE] ON s.k = t.k."
+_JOIN_ONE = "Join with it: FROM s [RANGE 1 MINUTE] JOIN (SELECT AVG(x) AS m FROM t [RANGE 1 MINUTE]) AS t ON s.x > t.m."
+_NO_LATERAL = (
+    "Join with a sub-query that does not name the streams before it, and compare them in ON: "
+    "JOIN (SELECT k, MAX(x) AS m FROM t [RANGE 1 MINUTE] GROUP BY k) AS t ON s.k = t.k."
+)
 
 
 class JoinKind(Enum):
@@ -68,6 +75,8 @@ def _later(node: exp.Expr) -> tuple[str | None, str]:
         node.parent, (exp.From, exp.Join, exp.SetOperation, exp.In, exp.Exists, exp.Subquery)
     ):
         return "a sub-query in an expression", _JOIN_ONE
+    elif isinstance(node, exp.Lateral):
+        return "a lateral join", _NO_LATERAL
     elif isinstance(node, exp.With) and node.args.get("recursive"):
         return "WITH RECURSIVE", "Leave RECURSIVE out."
     elif isinstance(node, (exp.Table, exp.Subquery)) and node.args.get("joins"):
@@ -151,6 +160,8 @@ class _Inlining:
             window = window_of(item)
             made = WindowedQuery(this=body, alias=alias, window=window) if window else None
             holder.set("this", made or exp.Subquery(this=body, alias=alias))
+        elif isinstance(item, exp.Table) and (near := nearest(item.name, names)):
+            item.meta[NEAR] = near
         if self._sources > MOST_SOURCES:
             raise UnsupportedError(
                 f"the query reads more than {MOST_SOURCES} streams, with those that WITH repeats",

@@ -66,6 +66,8 @@ def _words(key: pa.Array) -> Words:
     kind = key.type
     if pa.types.is_null(kind):
         return np.zeros(len(key), np.uint64)
+    if pa.types.is_int64(kind) and not key.null_count:
+        return np.asarray(key.to_numpy()).view(np.uint64)
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return _of_texts(key)
     if pa.types.is_decimal(kind):

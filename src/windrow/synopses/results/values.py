@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.plan.accumulators import AggregateCall, Kind
+from windrow.synopses.cells.arrays import Mask
 from windrow.synopses.cells.cells import is_coded, unscaled
 from windrow.synopses.cells.chunks import States
 from windrow.synopses.cells.folds import Array, State
@@ -25,9 +26,18 @@ def result_of(call: AggregateCall, states: States) -> pa.Array:
 
 def overflows(call: AggregateCall, states: States) -> int:
     """The number of rows that are null because the exact sum does not fit; sums never wrap."""
-    if call.function != "SUM" or call.part("s").kind not in (Kind.SUM_LONG, Kind.SUM_DECIMAL):
-        return 0
-    return int((result_of(call, states).is_null().to_numpy(zero_copy_only=False) & (_n(call, states) > 0)).sum())
+    return int(unfit_rows(call, result_of(call, states), states).sum()) if _is_exact_sum(call) else 0
+
+
+def unfit_rows(call: AggregateCall, column: pa.Array, states: States) -> Mask:
+    """Where the column of an aggregate is null because the exact sum does not fit."""
+    if not column.null_count or not _is_exact_sum(call):
+        return np.zeros(len(column), bool)
+    return np.asarray(column.is_null().to_numpy(zero_copy_only=False) & (_n(call, states) > 0))
+
+
+def _is_exact_sum(call: AggregateCall) -> bool:
+    return call.function == "SUM" and call.part("s").kind in (Kind.SUM_LONG, Kind.SUM_DECIMAL)
 
 
 def _n(call: AggregateCall, states: States) -> Array:

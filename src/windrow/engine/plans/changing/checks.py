@@ -8,9 +8,10 @@ from windrow.cql.printer import to_text
 from windrow.cql.statements import CreateQuery
 from windrow.dataplane.sinks import SinkMode
 from windrow.dataplane.sinks.ownership import Claim
-from windrow.engine.plans.due import TickGrid, due_upto, input_progress
+from windrow.engine.plans.due import TickGrid, due_upto, input_progress, table_progress
 from windrow.engine.plans.query import ContinuousQuery
 from windrow.engine.state import StreamState
+from windrow.engine.tables.stored import StoredTable
 from windrow.errors import BindError, CatalogError, StateError, UnsupportedError
 from windrow.optimizer.execution import UPA, execution_of
 from windrow.plan.algebra.nodes import ContinuousPlan
@@ -92,31 +93,37 @@ def _columns(claim: Claim) -> str:
     return f"({', '.join(claim.owner.columns)}){mode}"
 
 
-def tick_of(old: ContinuousQuery, plan: ContinuousPlan, streams: Sequence[StreamState]) -> int | None:
-    """The tick as of which the new plan takes over; None if the old one has not ticked.
+def tick_of(
+    old: ContinuousQuery, plan: ContinuousPlan, tables: Sequence[StoredTable], stream_of: Callable[[str], StreamState]
+) -> int | None:
+    """The tick as of which the new plan takes over; None if the old one has not ticked. `tables` are those of the new
+    plan.
 
-    It is the old plan's last one. Raises if the new plan has no such tick, or has a stream that is not complete up to
-    it: tuples that come later would be missed.
+    It is the old plan's last one. Raises if the new plan has no such tick, or has a stream, or a table that a stream
+    feeds, that is not complete up to it: what comes later would be missed.
     """
     ticked, grid = old.progress.ticked, TickGrid(plan.step, plan.origin)
     if ticked is None:
         return None
-    at, by_name = grid.floor(ticked), {stream.name.lower(): stream for stream in streams}
-    shown = point_text(ticked, plan.point)
+    at, shown = grid.floor(ticked), point_text(ticked, plan.point)
     if at != ticked and not plan.periodic:
         raise StateError(
             f"query '{old.name}' has ticked at {shown}, which is no tick of the new one",
             remedy=f"Try again at another tick. Or {anew(old.name)}.",
         )
-    for window in plan.windows:
-        inputs = [input_progress(window, by_name[window.stream.lower()].progress)]
-        if inputs[0].ended:
-            continue
-        upto = due_upto(inputs, grid, plan.periodic)
-        if upto is None or upto < at:
+    inputs = [
+        (f"stream '{window.stream}'", input_progress(window, stream_of(window.stream).progress))
+        for window in plan.windows
+    ]
+    for table in tables:
+        if table.feed is not None:
+            inputs.append((f"table '{table.name}'", table_progress(table, stream_of(table.feed.stream).progress)))
+    for name, one in inputs:
+        upto = None if one.ended else due_upto([one], grid, plan.periodic)
+        if not one.ended and (upto is None or upto < at):
             has = "has no tuple yet" if upto is None else f"is complete up to {point_text(upto, plan.point)}"
             raise StateError(
-                f"query '{old.name}' has ticked at {shown}, and stream '{window.stream}' of the new one {has}",
-                remedy=f"Try again when the stream has passed that tick. Or {anew(old.name)}.",
+                f"query '{old.name}' has ticked at {shown}, and {name} of the new one {has}",
+                remedy=f"Try again when its stream has passed that tick. Or {anew(old.name)}.",
             )
     return at

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
@@ -20,13 +21,17 @@ from windrow.engine.plans.manager import PlanManager, check_slack, made_query
 from windrow.engine.plans.query import ContinuousQuery
 from windrow.engine.queries.query_manager import QueryManager
 from windrow.engine.queries.sink_paths import refuse_loop
+from windrow.engine.tables.stored import StoredTable
 from windrow.errors import CatalogError
 from windrow.logs import log_event
 from windrow.settings import Settings
 
+log = logging.getLogger("windrow")
+
 
 class QueryChanges:
-    """Replaces, pauses and resumes continuous queries, with `QueryManager.changing` held."""
+    """Replaces, pauses and resumes continuous queries, with `QueryManager.changing` held. `settle` processes what is
+    due of a query, `feed` brings a table up to the stream that feeds it."""
 
     def __init__(
         self,
@@ -35,12 +40,14 @@ class QueryChanges:
         commits: PlanCommits,
         swaps: PlanSwaps,
         settle: Callable[[ContinuousQuery], None],
+        feed: Callable[[StoredTable], None],
     ):
         self._queries = queries
         self._plans = plans
         self._commits = commits
         self._swaps = swaps
         self._settle = settle
+        self._feed = feed
 
     # -- CREATE OR REPLACE ---------------------------------------------------------------------
 
@@ -63,15 +70,16 @@ class QueryChanges:
         self._check_sink(old, new)
         if old.error is None:
             self._settle(old)
+        new.tables = self._plans.table_uses(new.plan)
+        for table in new.fed_tables:
+            self._feed(table)
         with ExitStack() as held:
             names = {name.lower(): self._queries.stream(name) for name in (*old.plan.streams, *new.plan.streams)}
-            streams = sorted(names.values(), key=lambda one: one.id)
-            for stream in streams:
+            for stream in sorted(names.values(), key=lambda one: one.id):
                 held.enter_context(stream.batch_lock)
             held.enter_context(old.ticking)
-            ticked = tick_of(old, new.plan, streams)
+            ticked = tick_of(old, new.plan, new.fed_tables, self._queries.stream)
             new.choices = replace(choices, begins_after=self._plans.due_now(new.plan) if ticked is None else ticked)
-            new.tables = self._plans.table_uses(new.plan)
             new.sink, new.subscribers, new.metrics = sink or old.sink, old.subscribers, old.metrics
             new.ticking, new.late_call = old.ticking, old.late_call
             taken = self._swaps.takeovers.prepared(old, new, ticked)
@@ -99,11 +107,15 @@ class QueryChanges:
     # -- ALTER ---------------------------------------------------------------------------------
 
     def pause(self, query: ContinuousQuery) -> bool:
-        """Tick no more, after everything due now. Return whether it ticked before."""
+        """Tick no more, after everything due now. Return whether it ticked before. If its sink fails, which may be the
+        reason to pause, what is due waits, too."""
         if query.is_paused:
             return False
         if query.error is None:
-            self._settle(query)
+            try:
+                self._settle(query)
+            except Exception as error:
+                log.warning("query '%s' is paused while ticks are due that failed: %s", query.name, error)
         with query.ticking:
             self._commits.pause(query.id, True, query.progress.ticked)
             query.is_paused, query.committed = True, query.progress.ticked

@@ -4,9 +4,10 @@ After ticks, at most once in a twentieth of the shortest window, the facts are m
 by the factor of the setting `reoptimize_drift`, the query is planned with the new facts; if that gives another plan, it
 takes the place of the old one as CREATE OR REPLACE QUERY does, at the last tick, with the state carried over.
 
-The answer must not change. So nothing is done if a window whose state has to be built anew is not kept whole; nor for a
-derived stream, a query in Spark (its state would have to come to the driver), or one that is paused or suspended. Locks
-are only tried: if a statement or a micro-batch holds one, the next ticks try again.
+The answer must not change. So nothing is done if a window whose state has to be built anew is not kept whole; nor in a
+join with a table that is NON RETROACTIVE, of which the versions that results have met may be gone; nor for a derived
+stream, a query in Spark (its state would have to come to the driver), or one that is paused or suspended. Locks are
+only tried: if a statement or a micro-batch holds one, the next ticks try again.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from windrow.engine.queries.query_manager import QueryManager
 from windrow.logs import log_event
 from windrow.operators.scan import reach
 from windrow.optimizer.drift import Drift, drift
+from windrow.plan.algebra.nodes import NrrJoin, walk
 from windrow.settings import Settings
 
 
@@ -61,6 +63,8 @@ class Reoptimizer:
         if ticked is None or query.derived is not None or query.home != DRIVER or query.error or query.is_paused:
             return False
         if len(query.plan.windows) < 2 or query.unshown:
+            return False
+        if any(isinstance(one, NrrJoin) for one in walk(query.plan.root)):
             return False
         return query.weighed_at is None or ticked - query.weighed_at >= (query.twentieth or query.plan.step)
 

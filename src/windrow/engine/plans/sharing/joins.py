@@ -111,7 +111,7 @@ class SharedJoins:
     """Knows which joins queries have in common."""
 
     def __init__(self) -> None:
-        self._commons: dict[tuple[int, ...], CommonJoin] = {}
+        self._commons: dict[tuple[int, ...], tuple[tuple[SharableJoin, ...], CommonJoin]] = {}
 
     def groups(
         self,
@@ -135,13 +135,15 @@ class SharedJoins:
         return groups
 
     def _common(self, members: Sequence[JoinMember]) -> CommonJoin:
-        """The join of these queries, remembered: they are the same at most ticks."""
-        key = tuple(member.query.id for member in members)
-        if key not in self._commons:
+        """The join of these queries, remembered: they are the same at most ticks. A query that is replaced keeps its
+        number and has another join."""
+        key, joins = tuple(member.query.id for member in members), tuple(member.join for member in members)
+        known = self._commons.get(key)
+        if known is None or any(one is not other for one, other in zip(known[0], joins, strict=True)):
             if len(self._commons) >= REMEMBERED:
                 self._commons.clear()
-            self._commons[key] = common_join([member.join for member in members])
-        return self._commons[key]
+            known = self._commons[key] = (joins, common_join(joins))
+        return known[1]
 
 
 class JoinsInDriver:

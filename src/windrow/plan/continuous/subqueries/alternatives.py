@@ -3,7 +3,8 @@
     WHERE p OR e1 OR e2  is  WHERE p  UNION ALL  WHERE p IS NOT TRUE AND e1  UNION ALL  WHERE p IS NOT TRUE AND NOT e1
     AND e2
 
-Each row is in one of them at most, so nothing is counted twice. EXISTS is true or false, so NOT is its opposite; IN may
+NOT goes inward before, by De Morgan's laws, so NOT (p AND e1) is such an OR, too. Each row is in one of them at most,
+so nothing is counted twice. EXISTS is true or false, so NOT is its opposite; IN may
 be unknown, so it stands in the last of them.
 """
 
@@ -24,7 +25,7 @@ def with_alternatives(select: exp.Select) -> exp.Expr:
     where = select.args.get("where")
     if where is None or not _is_plain(select):
         return select
-    parts = list(_parts(where.this, exp.And))
+    parts = list(_parts(_inward(where.this), exp.And))
     at = next((i for i, part in enumerate(parts) if isinstance(part, exp.Or) and _asks(part)), None)
     if at is None:
         return select
@@ -63,6 +64,19 @@ def _parts(tree: exp.Expr, connector: type[exp.Expr]) -> Iterable[exp.Expr]:
         yield from _parts(tree.expression, connector)
     else:
         yield tree
+
+
+def _inward(tree: exp.Expr, negated: bool = False) -> exp.Expr:
+    """The condition, or its negation, with NOT only around plain conditions, EXISTS and IN."""
+    bare = tree.unnest()
+    if not _asks(bare):
+        return exp.Not(this=exp.paren(bare)) if negated else bare
+    if isinstance(bare, exp.Not):
+        return _inward(bare.this, not negated)
+    if isinstance(bare, (exp.And, exp.Or)):
+        sides = (_inward(bare.this, negated), _inward(bare.expression, negated))
+        return exp.and_(*sides) if isinstance(bare, exp.And) != negated else exp.or_(*sides)
+    return exp.Not(this=bare.copy()) if negated else bare
 
 
 def _asks(tree: exp.Expr) -> bool:

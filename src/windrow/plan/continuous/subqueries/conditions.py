@@ -57,7 +57,7 @@ def conditions_of(where: exp.Expr, text: str, negated: bool = False) -> list[Row
             f"SELECT … WHERE (a) IS NOT TRUE AND {what.replace('EXISTS', 'EXISTS (…)')}.",
         )
     raise UnsupportedError(
-        f"{what} stands alone in WHERE, or under AND and NOT, not in an expression",
+        f"{what} stands alone in WHERE, or under AND, OR and NOT, not in an expression",
         place=around(found, text),
         remedy="Write it as a condition of its own: WHERE … AND EXISTS (SELECT …).",
     )
