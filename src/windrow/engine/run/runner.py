@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from itertools import count
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from windrow.dataplane.jvm import Jvm
 from windrow.dataplane.stopping import PATIENCE_S, BatchStopped, begin_no_more, log_no_stops, stop_query
@@ -32,6 +32,8 @@ REDELIVER_S = 1.0
 """The pause before answers whose delivery is suspended are tried again."""
 
 _starts = count(1)
+
+T = TypeVar("T")
 
 
 class StreamRunner:
@@ -110,14 +112,20 @@ class StreamRunner:
         """Begin to process everything available now; `await_available` waits for the run that is returned."""
         with self._guard:
             refuse_interrupted()
-            self._handle = self._start(True)
+            starting = _CallApart(lambda: self._start(True))
+            try:
+                self._handle = starting.result()
+            except KeyboardInterrupt:
+                self._handle = starting.result()
+                self.stop()
+                raise
             return self._handle
 
     def await_available(self, handle: Any) -> None:
         """Wait until a run has processed everything. Raises the error of a failed micro-batch, or `interrupted` if it
         was stopped; nothing is lost."""
         try:
-            _await_end(handle)
+            _CallApart(handle.awaitTermination).result()
         except KeyboardInterrupt:
             self.stop()
             raise
@@ -276,26 +284,33 @@ class Supervisor:
         self._thread.join()
 
 
-def _await_end(handle: Any) -> None:
-    """Wait until a streaming query has ended, and raise its error.
+class _CallApart(Generic[T]):
+    """A call of the JVM in a thread of its own.
 
-    Another thread calls the JVM: PySpark's handler of Ctrl-C does, too, and must not interrupt such a call.
+    PySpark's handler of Ctrl-C calls the JVM from the main thread, so it must not interrupt a call of that thread.
     """
-    has_ended, errors = threading.Event(), list[Exception]()
 
-    def wait() -> None:
+    def __init__(self, call: Callable[[], T]):
+        self._call = call
+        self._has_ended = threading.Event()
+        self._results, self._errors = list[T](), list[Exception]()
+        threading.Thread(target=self._run, name="windrow-run-available", daemon=True).start()
+
+    def _run(self) -> None:
         try:
-            handle.awaitTermination()
+            self._results.append(self._call())
         except Exception as error:
-            errors.append(error)
+            self._errors.append(error)
         finally:
-            has_ended.set()
+            self._has_ended.set()
 
-    threading.Thread(target=wait, name="windrow-run-available", daemon=True).start()
-    while not has_ended.wait(POLL_S):
-        pass
-    if errors:
-        raise errors[0]
+    def result(self) -> T:
+        """Wait for the call; return its result, or raise its error. Ctrl-C ends the wait, not the call."""
+        while not self._has_ended.wait(POLL_S):
+            pass
+        if self._errors:
+            raise self._errors[0]
+        return self._results[0]
 
 
 def _is_cancelled(error: BaseException) -> bool:
