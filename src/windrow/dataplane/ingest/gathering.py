@@ -21,6 +21,7 @@ from windrow.dataplane.ingest.admission import (
     tagged,
     unjudged_sql,
 )
+from windrow.dataplane.ingest.bad_text import text_columns
 from windrow.dataplane.ingest.deposit import (
     OVERSIZED,
     DeadLetter,
@@ -104,6 +105,21 @@ def gather_columns(
     if not carry_records:
         return df.selectExpr(*unjudged_sql(df, stream, admission), *columns)
     return tagged(df, stream, admission, carry_records).selectExpr("__reason", "__record", *points, *columns)
+
+
+def plain_texts(
+    stream: StreamDef, groupings: Sequence[Grouping], oversized: Sequence[str], keeping: KeepRequest | None
+) -> list[str] | None:
+    """The gathered columns with the stream's texts, if all of these are gathered as they came. None if one is not, or
+    if another expression may read one: an expression must not meet a text that is not UTF-8."""
+    columns, texts = gathered_columns(groupings, keeping), text_columns(stream)
+    read = [*(sql for sql in columns.values if sql not in texts), *columns.conditions, *oversized]
+    read += [*(sql for _, sql in progress_columns(stream)), stream.statement.sequence_by or ""]
+    if any(text not in columns.values for text in texts):
+        return None
+    if any(text.strip("`").lower() in sql.lower() for text in texts for sql in read):
+        return None
+    return [columns.values[text] for text in texts]
 
 
 # -- what the driver does with it --------------------------------------------------------------------

@@ -6,8 +6,9 @@ The job is a projection and one group-by (`grouping_sets.py`), or the projection
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -17,8 +18,8 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from windrow.catalog.definitions import StreamDef
 from windrow.dataplane.ingest.admission import PUNCTUATION, Admission, judged, tagged
-from windrow.dataplane.ingest.bad_text import with_bad_text
-from windrow.dataplane.ingest.gathering import gather_columns
+from windrow.dataplane.ingest.bad_text import are_valid, has_unchecked_texts, with_bad_text, with_valid_text
+from windrow.dataplane.ingest.gathering import gather_columns, plain_texts
 from windrow.dataplane.ingest.grouping import Grouping, progress_columns
 from windrow.dataplane.ingest.grouping_sets import grouped, set_ids
 from windrow.dataplane.ingest.keeping import in_order, keep_only
@@ -27,33 +28,64 @@ from windrow.dataplane.stores import ARRIVAL, KeptColumn
 
 
 @dataclass(frozen=True)
-class MicroBatch:
-    """The rows of a micro-batch, with valid texts, and how they are admitted. `carry_records`: dead letters carry their
-    records. `oversized`: expressions that count the values of a row that are NULL by the bound on values. `keeping`:
-    what is kept of the rows for continuous plans; None: nothing. `source`: the rows as they came; None: the same."""
+class GatherJob:
+    """A job whose result the driver groups. `texts`: the columns of its result whose texts nobody has checked."""
 
-    rows: DataFrame
+    frame: DataFrame
+    groupings: Sequence[Grouping]
+    texts: Sequence[str]
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """The rows of a micro-batch as they came, and how they are admitted. `carry_records`: dead letters carry their
+    records. `places`: reads the rows again, with their places in files; None: they have what places there are.
+    `oversized`: expressions that count the values of a row that are NULL by the bound on values. `keeping`: what is
+    kept of the rows for continuous plans; None: nothing."""
+
+    source: DataFrame
     stream: StreamDef
     admission: Admission
     carry_records: bool
+    places: Callable[[], DataFrame] | None = None
     oversized: tuple[str, ...] = ()
     keeping: KeepRequest | None = None
-    source: DataFrame | None = None
 
-    @classmethod
-    def of(cls, rows: DataFrame, stream: StreamDef, admission: Admission, carry_records: bool) -> MicroBatch:
-        """The micro-batch of rows as they came."""
-        valid = with_bad_text(rows, stream, carry_records)
-        return cls(valid, stream, admission, carry_records, source=rows)
+    @cached_property
+    def rows(self) -> DataFrame:
+        """The rows with valid texts."""
+        if self.carry_records:
+            return with_bad_text(self.source, self.stream)
+        return with_valid_text(self.source, self.stream) if self._has_unchecked_texts else self.source
 
-    def gathered(self, groupings: Sequence[Grouping]) -> DataFrame:
-        """The job whose result the driver groups; `gather` runs it."""
+    @property
+    def _has_unchecked_texts(self) -> bool:
+        return has_unchecked_texts(self.source, self.stream)
+
+    def placed(self) -> MicroBatch:
+        """The micro-batch with the places of its rows, on which the order of arrival depends."""
+        return self if self.places is None else replace(self, source=self.places(), places=None)
+
+    def gathered(self, groupings: Sequence[Grouping]) -> GatherJob:
+        """The job whose result the driver groups; `gather` runs it.
+
+        Texts that are gathered as they came are checked in the driver: 5 ms for 500,000, where Spark takes 40 ms.
+        """
+        texts = None
+        if not self.carry_records and self._has_unchecked_texts:
+            texts = plain_texts(self.stream, groupings, self.oversized, self.keeping)
+        rows = self.rows if texts is None else self.source
+        return GatherJob(self._gather_columns(rows, groupings), groupings, texts or ())
+
+    def _gather_columns(self, rows: DataFrame, groupings: Sequence[Grouping]) -> DataFrame:
         how = (self.admission, self.carry_records, self.oversized, self.keeping)
-        return gather_columns(self.rows, self.stream, groupings, *how)
+        return gather_columns(rows, self.stream, groupings, *how)
 
-    def gather(self, job: DataFrame) -> pa.Table:
+    def gather(self, job: GatherJob) -> pa.Table:
         """The table of a job made by `gathered`, with the reasons of dead letters."""
-        table = run(job)
+        table = run(job.frame)
+        if not are_valid(table.column(name) for name in job.texts):
+            table = run(self._gather_columns(self.rows, job.groupings))
         return table if self.carry_records else judged(table, self.stream, self.admission)
 
     def grouped(
@@ -80,8 +112,8 @@ class MicroBatch:
         return self.rows.selectExpr(f"max(xxhash64({', '.join(texts) or '1'})) AS computed")
 
     def dead_letters(self, cap: int) -> DataFrame:
-        """The job that fetches the dead letters with their records, at most `cap`."""
-        rows = self.rows if self.source is None else with_bad_text(self.source, self.stream, carry_records=True)
+        """The job that fetches the dead letters of a placed micro-batch with their records, at most `cap`."""
+        rows = with_bad_text(self.source, self.stream)
         rows = tagged(rows, self.stream, self.admission, True).where(f"__reason <> '{PUNCTUATION}'")
         return rows.selectExpr("__reason", "__record", "__dead_t").limit(cap)
 

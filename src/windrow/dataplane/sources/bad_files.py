@@ -21,6 +21,8 @@ from windrow.dataplane.sources.files import read_again
 from windrow.dataplane.sources.paths import is_pattern
 
 _FAILED, _OTHER_TYPE = "FAILED_READ_FILE", "FAILED_READ_FILE.PARQUET_COLUMN_DATA_TYPE_MISMATCH"
+_FILES = "FileScanRDD"
+_RDD = re.compile(r"(\w+)\[\d+\] at ")
 _SCANNED = re.compile(r"path: (.*?), range: \d+-\d+, partition values: ")
 
 
@@ -95,10 +97,12 @@ def without_files(rows: DataFrame, stream: StreamDef, uris: Sequence[str], bad: 
 def _scanned(rows: DataFrame) -> list[str]:
     """The files that a micro-batch reads, as Spark has planned it."""
     rdd = rows._jdf.queryExecution().analyzed().collectLeaves().head().rdd()
-    while rdd.getClass().getSimpleName() != "FileScanRDD":
-        if rdd.dependencies().isEmpty():
-            return []  # there is no file to read
-        rdd = rdd.dependencies().head().rdd()
+    above = rdd.getNarrowAncestors()
+    names = _RDD.findall(str(above))  # one by one they would take a dozen calls of the JVM, each half a millisecond
+    if _FILES in names:
+        rdd = above.apply(names.index(_FILES))
+    elif rdd.getClass().getSimpleName() != _FILES:
+        return []  # there is no file to read
     partitions, java = rdd.filePartitions(), rows.sparkSession._jvm
     as_text = java.scala.runtime.ScalaRunTime.stringOf  # type: ignore[union-attr]
     return [uri for i in range(partitions.size()) for uri in _SCANNED.findall(as_text(partitions.apply(i).files()))]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -87,15 +87,16 @@ class Depositor:
         size: int | None = None,
         skipped: Sequence[DeadLetter] = (),
         columns: SourceColumns | None = None,
+        places: Callable[[], Any] | None = None,
     ) -> bool:
         """Take in one micro-batch; return False if it was taken in before a restart. `size` is its size in bytes, used
         where Spark has no estimate. `skipped` are files that it leaves out. `columns` is what is known of the source's
-        columns after it; None if it says nothing of them."""
+        columns after it; None if it says nothing of them. `places` reads its rows again, with their places in files."""
         with stream.batch_lock:
             if batch_id <= stream.last_batch:
                 return False
             admission = self._admission(stream, settings)
-            batch = MicroBatch.of(df, stream.definition, admission, carry_records=not columnar)
+            batch = MicroBatch(df, stream.definition, admission, not columnar, places)
             started = time.monotonic()
             with self._tried(stream, batch, settings):
                 ran = self._attempt(stream, batch, settings, size)
@@ -110,11 +111,14 @@ class Depositor:
                 deposit = self._preaggregate(stream, table, mode, groupings, groups, admission)
                 deposit, announced, malformed = split_punctuations(deposit, stream.definition)
                 if columnar and deposit.dead:
+                    batch = batch.placed()
                     deposit = self._with_records(batch, deposit, settings)
                 before = {axis: frontier.greatest for axis, frontier in stream.frontiers.items()}
                 lateness = lateness_after(table, stream.definition, groupings, mode, before, stream.lateness)
                 dead = (
-                    with_places(deposit.dead, stream.definition) if is_placed(df, stream.definition) else deposit.dead
+                    with_places(deposit.dead, stream.definition)
+                    if is_placed(batch.source, stream.definition)
+                    else deposit.dead
                 )
                 deposit = replace(deposit, dead=(*dead, *malformed, *skipped))
                 oversized = counts_by_query(ran.counted, deposit.oversized)
@@ -195,15 +199,16 @@ class Depositor:
         size: int | None,
     ) -> tuple[pa.Table, str, int | None]:
         """The table of the micro-batch, where it was grouped, and the estimated bytes of a gather."""
+        ordered = any(g.needs_order for g in groupings) or (batch.keeping is not None and batch.keeping.needs_order)
+        batch = batch.placed() if ordered else batch
         ranks = _ranks(stream, groupings)
         sketched = any(g.is_sketched for g in groupings)
         setting = possible_setting(settings.text("preaggregate"), sum(one.nbytes for one in ranks.values()), sketched)
         gather, estimate = None, None
         if setting != "spark":
             gather = batch.gathered(groupings)
-            estimate = ingest.estimated_bytes(gather)
+            estimate = ingest.estimated_bytes(gather.frame)
             estimate = size if estimate is None else estimate
-        ordered = any(g.needs_order for g in groupings) or (batch.keeping is not None and batch.keeping.needs_order)
         limit = settings.integer("gather_bytes")
         partials = len(partial_columns(groupings))
         storing = self._homes.storing(stream, groupings)
@@ -293,7 +298,7 @@ class Depositor:
 
     def _readable(self, batch: MicroBatch) -> bool:
         try:
-            ingest.run(batch.dead_letters(1))
+            ingest.run(batch.placed().dead_letters(1))
         except Exception:
             return False
         return True

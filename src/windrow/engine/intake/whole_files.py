@@ -7,12 +7,13 @@ A file that cannot be read stops the stream (`on_bad_file 'stop'`), or it is a d
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import Any
 
 from windrow.dataplane.ingest.deposit import DeadLetter
 from windrow.dataplane.sources.bad_files import BadFile, bad_file, is_misread, left_out, without_files
 from windrow.dataplane.sources.columns.batch_columns import with_checked_columns
-from windrow.dataplane.sources.files import skips_bad_files
+from windrow.dataplane.sources.files import read_again, skips_bad_files
 from windrow.dataplane.sources.partitions import are_shifted
 from windrow.dataplane.sources.source_log import files_of_batch
 from windrow.engine.intake.deposits import Depositor
@@ -64,7 +65,11 @@ class WholeFiles:
                 letters = tuple(DeadLetter(UNREADABLE, one.cause, None, 1, one.path) for one in bad.values())
                 good = [uri for uri in uris if uri not in bad]
                 matched, columns = with_checked_columns(definition, rows, good, stream.progress.columns)
-                self._depositor.deposit(stream, matched, batch_id, settings, columnar, skipped=letters, columns=columns)
+                # The rows of text files have their places.
+                places = partial(read_again, df.sparkSession, definition, good) if columnar and good else None
+                self._depositor.deposit(
+                    stream, matched, batch_id, settings, columnar, None, letters, columns, None if again else places
+                )
                 break
             except Exception as error:
                 found = bad_file(error)
