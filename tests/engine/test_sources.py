@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 import threading
 from pathlib import Path
@@ -88,6 +90,28 @@ def test_leftovers_of_a_killed_feed_are_removed(wr: Any) -> None:
     (spool / ".feed-000000000000001-00000000.tmp").write_bytes(b"half a file")
     wr.feed("s", [(1, "a", 1)])
     assert [p.name for p in spool.iterdir() if p.name.startswith(".")] == []
+
+
+@pytest.mark.parametrize("mode", ["driver", "spark"])
+@pytest.mark.parametrize("form", ["parquet", "json"])
+def test_rows_of_files_are_numbered_by_age_of_the_file(open_state: Any, tmp_path: Path, mode: str, form: str) -> None:
+    (tmp_path / "in").mkdir()
+    for age, (name, rows) in enumerate({"c": [1, 2, 3], "a": [4], "b": [5, 6, 7, 8]}.items()):
+        file = tmp_path / "in" / f"{name}.{form}"
+        table = pa.table({"t": rows, "k": ["a"] * len(rows)})
+        if form == "parquet":
+            pq.write_table(table, file)
+        else:
+            file.write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
+        os.utime(file, (1_700_000_000 + age, 1_700_000_000 + age))
+    wr = open_state(preaggregate=mode)
+    wr.sql(
+        f"CREATE STREAM f (t BIGINT, k STRING) FROM files OPTIONS (path '{tmp_path}/in', format '{form}')"
+        " TIMESTAMP BY t PUNCTUATE WITH SLACK 100"
+    )
+    wr.query("rows", "SELECT MIN(t) AS low, MAX(t) AS high FROM f [ROWS 2 SLIDE 2]")
+    wr.run_available(close=True)
+    assert [row[2:] for row in answers(wr, "rows")] == [(1, 2), (3, 4), (5, 6), (7, 8)]
 
 
 def test_the_order_of_feed_is_the_order_of_files(tmp_path: Path, wr: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -20,7 +20,7 @@ from support.brute_force import EXACT, expected, same
 from windrow.catalog.definitions import Punctuated, StreamDef
 from windrow.cql.statements import ColumnDef, CreateStream, Policy
 from windrow.dataplane.ingest.deposit import DeadLetter
-from windrow.dataplane.ingest.gathering import deposit_of_rows, gathered_columns
+from windrow.dataplane.ingest.gathering import deposit_of_rows, gathered_columns, plain_texts
 from windrow.dataplane.ingest.grouping import Grouping
 from windrow.dataplane.ingest.grouping_sets import deposit_of_groups, set_ids
 from windrow.plan.accumulators import Accumulator, AggregateCall, Kind
@@ -356,6 +356,18 @@ def test_value_and_condition_of_the_same_text() -> None:
     count = Accumulator(Kind.COUNT, "f", SqlType("BOOLEAN"), "f")
     columns = gathered_columns([Grouping(1, (), CutSchedule.of(Cuts.of([(1, 0)])), "f", (count,), "t")])
     assert columns.select() == ["f AS __v0", "coalesce(f, false) AS __if0"]
+
+
+def test_only_texts_that_are_gathered_as_they_came_are_plain() -> None:
+    stream = replace(STREAM, columns=(("t", BIGINT), ("Host", STRING), ("port", STRING)))
+    cuts, host, port = CutSchedule.of(Cuts.of([(1, 0)])), Key("Host", STRING), Key("port", STRING)
+    by_both = Grouping(1, (host, port), cuts, None, (), "t")
+    assert plain_texts(stream, [by_both], (), None) == ["__v0", "__v1"]
+    assert plain_texts(stream, [replace(by_both, keys=(host,))], (), None) is None
+    assert plain_texts(stream, [replace(by_both, qualifies="upper(host) = 'A'")], (), None) is None
+    assert plain_texts(stream, [by_both], ("octet_length(port) > 9",), None) is None
+    lower = Grouping(2, (Key("lower(Host)", STRING),), cuts, None, (), "t")
+    assert plain_texts(stream, [by_both, lower], (), None) is None
 
 
 def test_every_nth_row() -> None:
