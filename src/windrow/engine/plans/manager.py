@@ -44,7 +44,7 @@ from windrow.engine.queries.sink_paths import QueryPaths, check_paths
 from windrow.engine.state import StreamState
 from windrow.engine.tables.manager import TableManager
 from windrow.engine.tables.stored import StoredTable
-from windrow.engine.tables.uses import TableUse, table_uses
+from windrow.engine.tables.uses import TableUse, known_from, seen_from, table_uses
 from windrow.engine.ticks.delivery import sweep
 from windrow.errors import CatalogError, Place, StateError, UnsupportedError
 from windrow.logs import log_event
@@ -57,6 +57,7 @@ from windrow.plan.binder import TypesOf
 from windrow.plan.continuous import refuse_unless_monotonic
 from windrow.plan.type_record import RecordedTypes
 from windrow.settings import Settings
+from windrow.windows.frontier import max_or_none
 
 _LATER = (("emit", "EMIT LATEST"), ("priority", "PRIORITY"), ("expire_after", "EXPIRE AFTER"))
 
@@ -264,7 +265,7 @@ class PlanManager:
         with held(tables, streams, states=streams):
             remove_output(old_output)
             names = [stream.name for stream in streams]
-            choices = replace(choices, begins_after=self.due_now(plan))
+            choices = self.beginning(plan, choices)
             saved = json.dumps({"types": types, "point": plan.point.name, **choices.saved()})
             self._commits.add(number, statement.name, to_text(derived or statement), saved, names, along)
             query = made_query(number, statement, text, optimized, choices, uses)
@@ -303,6 +304,14 @@ class PlanManager:
         if all(one.greatest is None for one in inputs[: len(plan.windows)]):
             return None
         return due_upto(inputs, TickGrid(plan.step, plan.origin), plan.periodic)
+
+    def beginning(self, plan: ContinuousPlan, choices: PlanChoices) -> PlanChoices:
+        """The choices of a plan that begins now. It reports nothing of ticks that are due already, nor of those at
+        which nobody knows any more what was in its tables."""
+        past, known = self.due_now(plan), known_from(map(self._tables.table, plan.tables))
+        if known is not None:
+            past = max_or_none(past, TickGrid(plan.step, plan.origin).ceil(known))
+        return replace(choices, begins_after=past, known_from=known)
 
     def _definition(self, derived: CreateDerivedStream, plan: ContinuousPlan) -> StreamDef:
         refuse_unless_monotonic(plan.root, derived.name)
@@ -346,10 +355,10 @@ class PlanManager:
 
     def _need(self, number: int, plan: ContinuousPlan) -> list[StoreUse]:
         """Have the streams keep what the windows of a plan need."""
-        uses = []
+        uses, seen = [], seen_from(plan, map(self._tables.table, plan.tables))
         for i, window in enumerate(plan.windows):
             wanted = wanted_rows(plan, i, self._manager.stream(window.stream))
-            use = self._stores.need_rows(wanted, f"{number}/{i}")
+            use = self._stores.need_rows(replace(wanted, ignored_below=seen[i]), f"{number}/{i}")
             uses.append(replace(use, predicate=kept_columns(window)[1]))
         return uses
 

@@ -76,7 +76,9 @@ class QueryChanges:
         tables, streams = (*old.read_tables, *new.read_tables), self._plans.streams_of(old.plan, new.plan)
         with held(tables, streams, [old]):
             ticked = tick_of(old, new.plan, new.fed_tables, self._queries.stream)
-            new.choices = replace(choices, begins_after=self._plans.due_now(new.plan) if ticked is None else ticked)
+            new.choices = replace(choices, begins_after=ticked)
+            if ticked is None:
+                new.choices = self._plans.beginning(new.plan, choices)
             new.sink, new.subscribers, new.metrics = sink or old.sink, old.subscribers, old.metrics
             new.ticking, new.late_call = old.ticking, old.late_call
             taken = self._swaps.takeovers.prepared(old, new, ticked)
