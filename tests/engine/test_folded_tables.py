@@ -23,6 +23,7 @@ THEN = "SELECT s.k, x, name FROM s [RANGE 30] LEFT JOIN past ON s.k = past.k"
 READERS = (
     "CREATE QUERY reader AS SELECT k, x FROM s [RANGE 100]",
     "CREATE QUERY joined AS SELECT a.k, a.x FROM s [RANGE 100] AS a JOIN s [RANGE 100] AS b ON a.k = b.k",
+    "CREATE QUERY pairs AS SELECT COUNT(*) AS n FROM s [RANGE 100] AS a JOIN s [RANGE 100] AS b ON a.x < b.x AND a.k > b.k",
 )
 """By which the tuples of s are kept."""
 Row = tuple[Any, ...]
