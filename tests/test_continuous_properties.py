@@ -17,6 +17,7 @@ from support.replay import ReplayMismatch, changes_of, check_replay, replay, sam
 from support.runner import START, EngineBackend, OracleBackend
 
 from windrow.cql import parse_one
+from windrow.engine.tables import commits as table_commits
 from windrow.errors import CatalogError, StateError, UnsupportedError
 from windrow.oracle.continuous import is_continuous
 from windrow.oracle.values import equal_rows
@@ -144,7 +145,9 @@ def differences(spark: Any, scenario: StandingScenario, directory: Path) -> Iter
 
 @pytest.mark.slow
 @pytest.mark.matrix
-def test_engine_equals_oracle_at_every_tick(spark: Any) -> None:
+def test_engine_equals_oracle_at_every_tick(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_commits, "FEW_CHANGES", 2)  # so that changes are folded into tables
+
     @settings(
         max_examples=EXAMPLES,
         deadline=None,

@@ -135,6 +135,8 @@ def test_complete_from_beside_a_table() -> None:
     plan = bind("SELECT k FROM n [RANGE 10]")
     table = TableScan("t", (TableColumn(PlanColumn(99, "k", INT), "k"),))
     assert complete_from(replace(plan, root=SemiJoin(plan.root, table)), [100]) == 110
+    assert complete_from(replace(plan, root=SemiJoin(plan.root, table)), [100], 120) == 120
+    assert complete_from(replace(plan, root=SemiJoin(plan.root, table)), [None], 90) == 90
 
 
 def test_complete_from_of_a_join() -> None:

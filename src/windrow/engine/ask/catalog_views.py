@@ -193,13 +193,25 @@ def completeness(query: QueryState) -> str:
 
 def completeness_of_plan(query: ContinuousQuery) -> str:
     """From when the answers of a continuous query are complete, in words (Golab's dissertation, Definition 3.1)."""
-    since, kind = [use.since for use in query.uses], query.plan.point
-    known = [point for point in since if point is not None]
-    if not known:
+    choices, kind, ticked = query.choices, query.plan.point, query.progress.ticked
+    told, past = _partial_answers(query), choices.begins_after
+    if choices.known_from is not None and past is not None and (ticked is None or ticked < past):
+        return f"it begins at {point_text(past, kind)}: what its tables held before is not kept; {told}"
+    return told
+
+
+def _partial_answers(query: ContinuousQuery) -> str:
+    """Which answers of a continuous query are partial, in words."""
+    since, known, kind = [use.since for use in query.uses], query.choices.known_from, query.plan.point
+    points = [point for point in (*since, known) if point is not None]
+    if not points:
         return "every answer is complete"
-    first = complete_from(query.plan, since)
+    first = complete_from(query.plan, since, known)
     if first is None:
-        return f"it sees tuples from {point_text(max(known), kind)} on"
+        return f"it sees tuples from {point_text(max(points), kind)} on"
+    begins = query.choices.begins_after
+    if known is not None and begins is not None and first <= begins:
+        return "every answer is complete"
     return f"answers before {point_text(first, kind)} are partial"
 
 

@@ -72,6 +72,8 @@ class WantedRows:
     predicate: KeptColumn | None
     keys: tuple[KeptColumn, ...]
     span: int | None
+    ignored_below: int | None = None
+    """Tuples below this point do not count, though they may be kept; None: all count."""
 
     @property
     def read(self) -> tuple[KeptColumn, ...]:
@@ -125,13 +127,14 @@ class WindowStores:
         predicate: KeptColumn | None = None,
         keys: Sequence[KeptColumn] = (),
         span: int | None = None,
+        ignored_below: int | None = None,
     ) -> StoreUse:
         """Keep these columns of the tuples for which the predicate is true, from the next micro-batch on, for a reader
         of this name, in a store that is bucketed by `keys`. Call it with the stream's `batch_lock` held; it is part of
         the caller's transaction if there is one.
 
         A name is that of one use: a plan with two windows has two readers. `span` is the most points that the reader
-        needs at once; by it, expired rows are measured and files merged.
+        needs at once; by it, expired rows are measured and files merged. Rows below `ignored_below` do not count.
         """
         with self._transaction():
             taken = self._entries.find(lambda one: _is_read(one, reader))
@@ -143,7 +146,7 @@ class WindowStores:
             if own is None:
                 own = self._entries.create(stream.name, axis, keys, fresh)
             read = (*columns, *(() if predicate is None else (predicate,)))
-            since = own.complete_from(read, predicate, fresh)
+            since = max_or_none(own.complete_from(read, predicate, fresh), ignored_below)
             self._entries.save(
                 own.with_reader(StoreReader(reader, own.id, tuple(columns), predicate, since, since, span), fresh)
             )
@@ -152,7 +155,7 @@ class WindowStores:
 
     def need_rows(self, wanted: WantedRows, reader: str) -> StoreUse:
         """As `need`."""
-        columns = (wanted.columns, wanted.predicate, wanted.keys, wanted.span)
+        columns = (wanted.columns, wanted.predicate, wanted.keys, wanted.span, wanted.ignored_below)
         return self.need(wanted.stream, reader, wanted.axis, *columns)
 
     def own_source(self, wanted: WantedRows) -> StoreUse | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -26,6 +25,7 @@ from windrow.engine.plans.commits import (
 )
 from windrow.engine.plans.delivering import PlanDelivery
 from windrow.engine.plans.homes import PlanBatch, needed_from
+from windrow.engine.plans.locking import held
 from windrow.engine.plans.query import ContinuousQuery, PlanProgress, PlanVersion
 from windrow.engine.plans.tables import answers_table, append_table, changes_table, ordered, view_table
 from windrow.engine.progress import StreamProgress
@@ -121,9 +121,7 @@ class PlanCommitter:
         crash_point("plan-staged")
         upto = delivered[0].batch.due.upto
         overtaken = {(stream.id, axis): (stream, axis) for one in delivered for stream, axis in one.overtaken}
-        with ExitStack() as held:
-            for stream in sorted({stream.id: stream for stream, _ in overtaken.values()}.values(), key=lambda s: s.id):
-                held.enter_context(stream.lock)
+        with held(states=[stream for stream, _ in overtaken.values()]):
             after = _promised(list(overtaken.values()), upto)
 
             def along() -> None:

@@ -14,7 +14,16 @@ from windrow.engine.state import StreamState
 from windrow.engine.tables.stored import StoredTable
 from windrow.operators.scan import reach
 from windrow.operators.ticks import DueTicks, OccupiedTicks, Points
-from windrow.plan.algebra.nodes import ContinuousPlan, Node, OutputRows, OutputWindow, Streaming, ToStream, Window
+from windrow.plan.algebra.nodes import (
+    ContinuousPlan,
+    Node,
+    OutputRows,
+    OutputWindow,
+    Streaming,
+    TableScan,
+    ToStream,
+    Window,
+)
 from windrow.types import POINT_MAX, POINT_MIN
 
 LONG_GAP = 1_000
@@ -115,19 +124,21 @@ def begins_at(inputs: Sequence[InputProgress], grid: TickGrid) -> int | None:
     return grid.floor(min(least)) if least else None
 
 
-def complete_from(plan: ContinuousPlan, since: Sequence[int | None]) -> int | None:
+def complete_from(plan: ContinuousPlan, since: Sequence[int | None], known_from: int | None = None) -> int | None:
     """The first point at which the answer of a plan is complete, if its windows see tuples from these points on (None:
-    all; at least one sees a part). None: never."""
-    first = _complete_from(plan.root, dict(zip(map(id, plan.windows), since, strict=True)), plan.step)
+    all), and its tables are known from a point on (None: always). At least one must be given. None: never."""
+    seen = dict(zip(map(id, plan.windows), since, strict=True))
+    first = _complete_from(plan.root, seen, -math.inf if known_from is None else known_from, plan.step)
     return None if first == math.inf else int(first)
 
 
-def _complete_from(node: Node, since: Mapping[int, int | None], step: int) -> float:
+def _complete_from(node: Node, since: Mapping[int, int | None], known: float, step: int) -> float:
     if isinstance(node, Window):
         seen, length = since[id(node)], reach(node)
         return -math.inf if seen is None else math.inf if length is None else seen + length
-    # A table, which has no inputs, is always whole.
-    below = max((_complete_from(one, since, step) for one in node.inputs), default=-math.inf)
+    if isinstance(node, TableScan):
+        return known
+    below = max(_complete_from(one, since, known, step) for one in node.inputs)
     if isinstance(node, ToStream):  # two answers tell what came or went
         return below if node.kind is Streaming.RSTREAM else below + step
     if isinstance(node, OutputRows) and below > -math.inf:  # an early result stays until enough others have come

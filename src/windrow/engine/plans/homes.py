@@ -147,7 +147,8 @@ def needed_from(query: ContinuousQuery, i: int, ticked: int) -> int:
 
 
 def is_past(query: ContinuousQuery, due: DueTicks) -> bool:
-    """Whether these ticks were due when the query was created: they only build its state."""
+    """Whether these ticks were due when the query was created, or its tables are not known at them: they only build its
+    state."""
     return query.choices.begins_after is not None and due.upto <= query.choices.begins_after
 
 

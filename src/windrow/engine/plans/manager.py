@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from sqlite3 import Row
@@ -26,6 +26,7 @@ from windrow.engine.plans.commits import STATE, VIEW, PlanCommits
 from windrow.engine.plans.derived import query_of, stream_of
 from windrow.engine.plans.due import TickGrid, due_upto, inputs_of
 from windrow.engine.plans.homes import SPARK, restored
+from windrow.engine.plans.locking import held, in_order, tried
 from windrow.engine.plans.output import mode_of, sink_columns
 from windrow.engine.plans.planning import PlanChoices, planned
 from windrow.engine.plans.query import (
@@ -43,7 +44,7 @@ from windrow.engine.queries.sink_paths import QueryPaths, check_paths
 from windrow.engine.state import StreamState
 from windrow.engine.tables.manager import TableManager
 from windrow.engine.tables.stored import StoredTable
-from windrow.engine.tables.uses import TableUse, table_uses
+from windrow.engine.tables.uses import TableUse, known_from, seen_from, table_uses
 from windrow.engine.ticks.delivery import sweep
 from windrow.errors import CatalogError, Place, StateError, UnsupportedError
 from windrow.logs import log_event
@@ -56,6 +57,7 @@ from windrow.plan.binder import TypesOf
 from windrow.plan.continuous import refuse_unless_monotonic
 from windrow.plan.type_record import RecordedTypes
 from windrow.settings import Settings
+from windrow.windows.frontier import max_or_none
 
 _LATER = (("emit", "EMIT LATEST"), ("priority", "PRIORITY"), ("expire_after", "EXPIRE AFTER"))
 
@@ -137,11 +139,10 @@ class PlanManager:
     @contextmanager
     def _held(self, table: StoredTable) -> Iterator[Callable[[], None]]:
         """No plan that reads the table ticks. Their last ticks are committed with the statement, so that it takes
-        effect at the same tick after a crash."""
-        readers = sorted((query for query in self.all() if _reads_table(query, table.name)), key=lambda one: one.id)
-        with ExitStack() as held:
-            for query in readers:
-                held.enter_context(query.ticking)
+        effect at the same tick after a crash. The caller holds the table's `changing`, so no other plan comes to read
+        it."""
+        readers = self._reading(table)
+        with held(queries=readers):
             ahead = [query for query in readers if query.progress.ticked not in (None, query.committed)]
 
             def along() -> None:
@@ -152,18 +153,14 @@ class PlanManager:
             for query in ahead:
                 query.committed = query.progress.ticked
 
-    @contextmanager
-    def idle(self, table: StoredTable) -> Iterator[bool]:
-        """Whether no plan that reads the table ticks, nor begins to. It waits for none."""
-        readers = sorted((query for query in self.all() if _reads_table(query, table.name)), key=lambda one: one.id)
-        with ExitStack() as held:
-            found = True
-            for query in readers:
-                if not query.ticking.acquire(blocking=False):
-                    found = False
-                    break
-                held.callback(query.ticking.release)
-            yield found
+    def idle(self, table: StoredTable) -> AbstractContextManager[bool]:
+        """Whether no plan that reads the table ticks, nor begins to. It waits for none. The caller holds the table's
+        `changing`."""
+        return tried(in_order(queries=self._reading(table)))
+
+    def _reading(self, table: StoredTable) -> list[ContinuousQuery]:
+        """The plans that read a table."""
+        return [query for query in self.all() if _reads_table(query, table.name)]
 
     def of_reader(self, reader: str) -> list[ContinuousQuery]:
         """The queries that a reader of a window store belongs to: one, or those that read its table."""
@@ -259,19 +256,16 @@ class PlanManager:
 
         def along() -> None:
             uses.extend(self._need(number, plan))
-            for name in plan.tables:
-                self._tables.commits.read_by(number, self._tables.table(name))
+            for table in tables:
+                self._tables.commits.read_by(number, table)
             if definition is not None:
                 self._manager.save_stream(stream_number, definition)
 
-        with ExitStack() as held:
-            streams = {name.lower(): self._manager.stream(name) for name in plan.streams}
-            for stream in sorted(streams.values(), key=lambda one: one.id):
-                held.enter_context(stream.batch_lock)
-                held.enter_context(stream.lock)
+        streams, tables = self.streams_of(plan), [self._tables.table(name) for name in plan.tables]
+        with held(tables, streams, states=streams):
             remove_output(old_output)
-            names = [stream.name for stream in streams.values()]
-            choices = replace(choices, begins_after=self.due_now(plan))
+            names = [stream.name for stream in streams]
+            choices = self.beginning(plan, choices)
             saved = json.dumps({"types": types, "point": plan.point.name, **choices.saved()})
             self._commits.add(number, statement.name, to_text(derived or statement), saved, names, along)
             query = made_query(number, statement, text, optimized, choices, uses)
@@ -299,6 +293,10 @@ class PlanManager:
     def table_uses(self, plan: ContinuousPlan) -> tuple[TableUse, ...]:
         return table_uses(plan, {name.lower(): self._tables.table(name) for name in plan.tables})
 
+    def streams_of(self, *plans: ContinuousPlan) -> list[StreamState]:
+        """The streams of the windows of plans."""
+        return list({name.lower(): self._manager.stream(name) for plan in plans for name in plan.streams}.values())
+
     def due_now(self, plan: ContinuousPlan) -> int | None:
         """The last tick of a new plan that is due already; None if its streams have no tuple yet."""
         tables = [self._tables.table(name) for name in plan.tables]
@@ -306,6 +304,14 @@ class PlanManager:
         if all(one.greatest is None for one in inputs[: len(plan.windows)]):
             return None
         return due_upto(inputs, TickGrid(plan.step, plan.origin), plan.periodic)
+
+    def beginning(self, plan: ContinuousPlan, choices: PlanChoices) -> PlanChoices:
+        """The choices of a plan that begins now. It reports nothing of ticks that are due already, nor of those at
+        which nobody knows any more what was in its tables."""
+        past, known = self.due_now(plan), known_from(map(self._tables.table, plan.tables))
+        if known is not None:
+            past = max_or_none(past, TickGrid(plan.step, plan.origin).ceil(known))
+        return replace(choices, begins_after=past, known_from=known)
 
     def _definition(self, derived: CreateDerivedStream, plan: ContinuousPlan) -> StreamDef:
         refuse_unless_monotonic(plan.root, derived.name)
@@ -349,23 +355,18 @@ class PlanManager:
 
     def _need(self, number: int, plan: ContinuousPlan) -> list[StoreUse]:
         """Have the streams keep what the windows of a plan need."""
-        uses = []
+        uses, seen = [], seen_from(plan, map(self._tables.table, plan.tables))
         for i, window in enumerate(plan.windows):
             wanted = wanted_rows(plan, i, self._manager.stream(window.stream))
-            use = self._stores.need_rows(wanted, f"{number}/{i}")
+            use = self._stores.need_rows(replace(wanted, ignored_below=seen[i]), f"{number}/{i}")
             uses.append(replace(use, predicate=kept_columns(window)[1]))
         return uses
 
     def drop(self, query: ContinuousQuery) -> None:
         """Drop a continuous query; that of a derived stream with its stream."""
         stream = self.into(query)
-        with ExitStack() as held:
-            for name in query.plan.streams:
-                held.enter_context(self._manager.stream(name).batch_lock)
-            held.enter_context(query.ticking)
-            if stream is not None:
-                held.enter_context(stream.batch_lock)
-                held.enter_context(stream.lock)
+        made = [] if stream is None else [stream]
+        with held(query.read_tables, [*self.streams_of(query.plan), *made], [query], made):
 
             def along() -> None:
                 for use in query.uses:

@@ -30,13 +30,15 @@ class PlanChoices:
     """What a query depends on besides its text: the rules that were switched off, and whether a row that expires is
     withdrawn by a '-' (setting `explicit_expiry`). `begins_after`: the last tick that was due when it was created on
     streams that had run before; it reports only what comes after. `facts`: what was measured of the streams then.
-    `execution`: the strategy of the whole plan."""
+    `execution`: the strategy of the whole plan. `known_from`: the first tick at which it was known, when the query was
+    created, what is in its tables (None: at all ticks); it does not begin before."""
 
     rules_off: tuple[str, ...] = ()
     explicit_expiry: bool = False
     begins_after: int | None = None
     facts: Facts = field(default_factory=dict)
     execution: str = UPA
+    known_from: int | None = None
 
     @classmethod
     def of(cls, settings: Settings, facts: Facts = NOTHING_MEASURED) -> PlanChoices:
@@ -51,6 +53,7 @@ class PlanChoices:
             "begins_after": self.begins_after,
             "facts": {stream: known.saved() for stream, known in self.facts.items()},
             "execution": self.execution,
+            "known_from": self.known_from,
         }
 
     @classmethod
@@ -59,7 +62,8 @@ class PlanChoices:
         facts = {stream: StreamFacts.restored(known) for stream, known in saved["facts"].items()}
         later = {rule.name for rule in RULES} - set(saved.get("rules", FIRST_RULES))
         off, execution = tuple(sorted({*saved["rules_off"], *later})), saved.get("execution", UPA)
-        return cls(off, saved["explicit_expiry"], saved["begins_after"], facts, execution)
+        begins = saved["begins_after"], facts, execution, saved.get("known_from")
+        return cls(off, saved["explicit_expiry"], *begins)
 
 
 def planned(

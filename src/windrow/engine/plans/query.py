@@ -186,9 +186,14 @@ class ContinuousQuery:
         return sum(use.unread_bytes(self.progress.effects) for use in self.tables)
 
     @property
+    def read_tables(self) -> tuple[StoredTable, ...]:
+        """The tables that it reads, each once."""
+        return tuple({use.table.id: use.table for use in self.tables}.values())
+
+    @property
     def fed_tables(self) -> tuple[StoredTable, ...]:
         """The tables that it reads and that streams feed."""
-        return tuple({use.table.id: use.table for use in self.tables if use.table.feed is not None}.values())
+        return tuple(table for table in self.read_tables if table.feed is not None)
 
     def effects_at(self, ticked: int) -> dict[int, int]:
         """By table, what is in effect after a tick, if all changes so far are."""

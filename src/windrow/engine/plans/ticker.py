@@ -113,7 +113,9 @@ class PlanTicker:
         past = query.choices.begins_after
         if past is not None and before < past:
             due = DueTicks(before, min(upto, past), grid.step, grid.origin)
-            return self._bounded(query, due) if plan.periodic or is_silent(query, due) else due
+            if plan.periodic or is_silent(query, due):
+                return self._bounded(query, due)
+            return due if due.upto == past else None  # its answer at that tick is the first
         return self._bounded(query, DueTicks(before, upto, grid.step, grid.origin))
 
     def _bounded(self, query: ContinuousQuery, due: DueTicks) -> DueTicks | None:

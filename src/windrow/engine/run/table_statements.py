@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from windrow.catalog.relations import define_table
 from windrow.cql.statements import CreateTable, DeleteRows, InsertRows, LoadRows, TableChangeStatement, UpdateRows
+from windrow.engine.plans.locking import held
 from windrow.engine.plans.manager import check_slack
 from windrow.engine.run.opening import OpenState
 from windrow.engine.run.stream_ticks import StreamTicks
@@ -58,7 +59,7 @@ class TableStatements:
         definition = define_table(replace(statement, if_not_exists=False))
         most = opened.settings.integer("max_value_bytes")
         feed = bind_feed(definition, stream.definition, opened.manager.record(), most)
-        with stream.batch_lock, stream.lock:
+        with held(streams=[stream], states=[stream]):
             greatest = opened.stores.greatest(stream, feed.axis)
 
             def along(number: int) -> None:
@@ -79,9 +80,8 @@ class TableStatements:
         with self._opened.manager.changing, self._watched():
             table = self._opened.tables.table(name)
             readers = self._opened.plans.readers_of_table(table.name)
-            with ExitStack() as held:
-                if table.feed is not None:
-                    held.enter_context(self._opened.manager.stream(table.feed.stream).batch_lock)
+            feeding = [] if table.feed is None else [self._opened.manager.stream(table.feed.stream)]
+            with held([table], feeding):
                 self._opened.tables.drop(table, readers, lambda: self._opened.stores.drop(reader_of(table.id)))
 
     def change(self, statement: TableChangeStatement, text: str) -> str:

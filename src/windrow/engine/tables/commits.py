@@ -38,6 +38,8 @@ class _Folded:
     is_bucketed: bool
     blocks: tuple[tuple[str, pa.Table], ...]
     dropped: int
+    known_from: int
+    """The first point of which the version is known then."""
 
 
 class TableCommits:
@@ -107,15 +109,16 @@ class TableCommits:
             tx.execute("UPDATE relations SET seq = ?, applied = ? WHERE id = ?", (after.seq, point, table.id))
             if folded is not None:
                 self._release(f"relation = ? AND (kind <> '{CHANGE}' OR seq <= ?)", (table.id, folded.dropped))
+                known = None if folded.known_from == POINT_MIN else folded.known_from
                 for kind, base in written:
-                    self._insert(table, kind, after.seq, self._blocks.add(base))
+                    self._insert(table, kind, after.seq, self._blocks.add(base, lo=known))
             if ref is not None:
                 self._insert(table, CHANGE, after.seq, self._blocks.add(ref))
             along()
         crash_point("table-committed")
         if folded is not None:
             path, is_bucketed = written[0][1].path, folded.is_bucketed
-            table.base = TableBase(after.seq, path, after.rows.count, is_bucketed)
+            table.base = TableBase(after.seq, path, after.rows.count, is_bucketed, folded.known_from)
             table.changes = tuple(one for one in table.changes if one.seq > folded.dropped)
             after = replace(after, rows=self._bucketed(table.definition, path)) if is_bucketed else after
         if ref is not None:
@@ -160,7 +163,9 @@ class TableCommits:
             keys = pa.schema([schema.field(name) for name in definition.key])
             blocks.append((GONE_KEYS, after.gone.rows(keys).combine_chunks()))
         # A plan that comes later may read the past of a table that a stream feeds, so that is kept longer.
-        return _Folded(is_large, tuple(blocks), seen if is_long or table.feed is None else 0)
+        dropped = seen if is_long or table.feed is None else 0
+        ends = [one.end for one in table.changes if one.seq <= dropped] if table.feed is not None else []
+        return _Folded(is_large, tuple(blocks), dropped, max(base.known_from, *ends, POINT_MIN))
 
     def _bucketed(self, definition: TableDef, path: str) -> Keyed:
         """The rows of a bucketed base, in its file."""
@@ -193,7 +198,7 @@ class TableCommits:
         """A table from its blocks: its rows, its base, and its last changes."""
         version, changes, base = TableVersion.first(definition), list[LoggedChange](), TableBase()
         for row in self._catalog.rows(
-            "SELECT p.kind, p.seq, b.path FROM relation_parts p JOIN blocks b ON b.id = p.block"
+            "SELECT p.kind, p.seq, b.path, b.lo FROM relation_parts p JOIN blocks b ON b.id = p.block"
             f" WHERE p.relation = ? ORDER BY p.kind = '{CHANGE}', p.seq, p.id",
             (number,),
         ):
@@ -205,7 +210,8 @@ class TableCommits:
                 version = replace(version, gone=version.gone.put(rows, none))
             else:
                 is_bucketed = row["kind"] == BUCKETED
-                base = TableBase(row["seq"], row["path"], rows.num_rows, is_bucketed)
+                known_from = POINT_MIN if row["lo"] is None else row["lo"]
+                base = TableBase(row["seq"], row["path"], rows.num_rows, is_bucketed, known_from)
                 held = Keyed.over(definition.key, rows) if is_bucketed else version.rows.put(rows, none)
                 version = TableVersion(row["seq"], held, version.gone)
         return version, base, tuple(changes)
@@ -214,10 +220,11 @@ class TableCommits:
 
     def read_by(self, plan: int, table: StoredTable, effect: int | None = None, tick: int | None = None) -> None:
         """In a transaction: a plan reads the table, of which nothing is in effect yet, or what `effect` says, from a
-        tick on: the last change, or of a table that a stream feeds the point up to which changes are."""
+        tick on: the last change, or of a table that a stream feeds the point up to which changes are. All versions
+        above that point are kept for it; if nothing is in effect yet, all that are known."""
         seq, upto = (-1 if effect is None else effect), None
         if table.feed is not None:
-            seq, upto = (-1, table.applied) if effect is None else (0, effect)
+            seq, upto = (-1, table.base.known_from) if effect is None else (0, effect)
         self._catalog.execute("INSERT INTO plan_relations VALUES (?, ?, ?, ?, ?)", (plan, table.id, seq, tick, upto))
 
     def unread_by(self, plan: int) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any, cast
 
@@ -266,9 +266,11 @@ class TableManager:
 
     # -- commits -------------------------------------------------------------------------------
 
-    def _changed(self, table: StoredTable) -> AbstractContextManager[Any]:
-        self._refuse_fed(table)
-        return table.changing
+    @contextmanager
+    def _changed(self, table: StoredTable) -> Iterator[None]:
+        with table.changing:  # DROP TABLE has it, too
+            self._refuse_fed(table)
+            yield
 
     def _refuse_fed(self, table: StoredTable) -> None:
         if table.is_dropped:

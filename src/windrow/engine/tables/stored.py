@@ -61,12 +61,14 @@ class LoggedChange:
 @dataclass(frozen=True)
 class TableBase:
     """All rows as of a change, in a block; at first there are none. `is_bucketed`: they are in the order of buckets,
-    and are read from the mapped file."""
+    and are read from the mapped file. `known_from`: of a table that a stream feeds, the first point whose version is
+    known; of the changes below, only what they made is kept."""
 
     seq: int = 0
     path: str | None = None
     count: int = 0
     is_bucketed: bool = False
+    known_from: int = POINT_MIN
 
 
 @dataclass(frozen=True)

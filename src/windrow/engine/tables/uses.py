@@ -8,7 +8,7 @@ ahead of the plans that read it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,12 +16,14 @@ import numpy as np
 from windrow.engine.tables.stored import StoredTable
 from windrow.operators.relations.changelog import FROM, changes_between, fed_changes, rows_as_of
 from windrow.operators.relations.table_scan import TableRows
+from windrow.operators.scan import table_of
 from windrow.operators.stages.cutting import staged
 from windrow.operators.state import ROOT
 from windrow.operators.tables.edges import COUNT
 from windrow.operators.tables.rows import appended
 from windrow.operators.ticks import DueTicks
-from windrow.plan.algebra.nodes import ContinuousPlan, Node, TableScan
+from windrow.plan.algebra.nodes import ContinuousPlan, Node, NrrJoin, TableScan, Window, walk
+from windrow.types import POINT_MIN
 
 Effects = Mapping[int, int]
 """By table, the last change that is in effect; of one that a stream feeds, the point below which changes are."""
@@ -97,6 +99,28 @@ def table_uses(plan: ContinuousPlan, tables: Mapping[str, StoredTable]) -> tuple
     return tuple(
         TableUse(path, tables[scan.table.lower()], scans[path] is None) for path, scan in _scans(plan.root, ROOT)
     )
+
+
+def known_from(tables: Iterable[StoredTable]) -> int | None:
+    """The first tick of a plan at which it is known what is in these tables; None: at all ticks. A version that is NON
+    RETROACTIVE is asked for by tuples instead, as `seen_from` says."""
+    found = [one.base.known_from for one in tables if one.definition.is_retroactive]
+    return max((point for point in found if point > POINT_MIN), default=None)
+
+
+def seen_from(plan: ContinuousPlan, tables: Iterable[StoredTable]) -> list[int | None]:
+    """By window of a plan: the first point of which tuples count (None: all do). Tuples below would meet versions of a
+    table that is NON RETROACTIVE of which only later ones are kept."""
+    known = {one.name.lower(): one.base.known_from for one in tables}
+    found = dict[int, int]()
+    for node in walk(plan.root):
+        scan = table_of(node.table) if isinstance(node, NrrJoin) else None
+        if isinstance(node, NrrJoin) and scan is not None:
+            point = known[scan.table.lower()]
+            for below in walk(node.input):
+                if isinstance(below, Window) and point > POINT_MIN:
+                    found[id(below)] = max(point, found.get(id(below), point))
+    return [found.get(id(window)) for window in plan.windows]
 
 
 def _scans(node: Node, path: str) -> Iterator[tuple[str, TableScan]]:

@@ -12,6 +12,7 @@ from windrow.engine.plans.due import TickGrid, due_upto, input_progress, table_p
 from windrow.engine.plans.query import ContinuousQuery
 from windrow.engine.state import StreamState
 from windrow.engine.tables.stored import StoredTable
+from windrow.engine.tables.uses import known_from
 from windrow.errors import BindError, CatalogError, StateError, UnsupportedError
 from windrow.optimizer.execution import UPA, execution_of
 from windrow.plan.algebra.nodes import ContinuousPlan
@@ -100,7 +101,7 @@ def tick_of(
     plan.
 
     It is the old plan's last one. Raises if the new plan has no such tick, or has a stream, or a table that a stream
-    feeds, that is not complete up to it: what comes later would be missed.
+    feeds, that is not complete up to it, or of which what it had then is not kept: something would be missed.
     """
     ticked, grid = old.progress.ticked, TickGrid(plan.step, plan.origin)
     if ticked is None:
@@ -126,4 +127,11 @@ def tick_of(
                 f"query '{old.name}' has ticked at {shown}, and {name} of the new one {has}",
                 remedy=f"Try again when its stream has passed that tick. Or {anew(old.name)}.",
             )
+    known = known_from(tables)
+    if known is not None and known > at:
+        raise StateError(
+            f"query '{old.name}' has ticked at {shown}, and what its tables held then is not kept: they are known from "
+            f"{point_text(known, plan.point)} on",
+            remedy=f"Try again when it has passed that tick. Or {anew(old.name)}.",
+        )
     return at

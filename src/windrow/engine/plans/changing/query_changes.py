@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +16,7 @@ from windrow.dataplane.sinks.ownership import Claim
 from windrow.engine.plans.changing.checks import refuse_other_kind, refuse_other_sink, tick_of
 from windrow.engine.plans.changing.swapping import PlanSwaps
 from windrow.engine.plans.commits import PlanCommits
+from windrow.engine.plans.locking import held
 from windrow.engine.plans.manager import PlanManager, check_slack, made_query
 from windrow.engine.plans.query import ContinuousQuery
 from windrow.engine.queries.query_manager import QueryManager
@@ -73,13 +73,12 @@ class QueryChanges:
         new.tables = self._plans.table_uses(new.plan)
         for table in new.fed_tables:
             self._feed(table)
-        with ExitStack() as held:
-            names = {name.lower(): self._queries.stream(name) for name in (*old.plan.streams, *new.plan.streams)}
-            for stream in sorted(names.values(), key=lambda one: one.id):
-                held.enter_context(stream.batch_lock)
-            held.enter_context(old.ticking)
+        tables, streams = (*old.read_tables, *new.read_tables), self._plans.streams_of(old.plan, new.plan)
+        with held(tables, streams, [old]):
             ticked = tick_of(old, new.plan, new.fed_tables, self._queries.stream)
-            new.choices = replace(choices, begins_after=self._plans.due_now(new.plan) if ticked is None else ticked)
+            new.choices = replace(choices, begins_after=ticked)
+            if ticked is None:
+                new.choices = self._plans.beginning(new.plan, choices)
             new.sink, new.subscribers, new.metrics = sink or old.sink, old.subscribers, old.metrics
             new.ticking, new.late_call = old.ticking, old.late_call
             taken = self._swaps.takeovers.prepared(old, new, ticked)

@@ -13,15 +13,14 @@ only tried: if a statement or a micro-batch holds one, the next ticks try again.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol
 
 from windrow.cql.printer import to_text
 from windrow.engine.plans.changing.swapping import PlanSwaps
 from windrow.engine.plans.changing.takeover import PlanTakeover
 from windrow.engine.plans.homes import DRIVER
+from windrow.engine.plans.locking import in_order, tried
 from windrow.engine.plans.manager import PlanManager, made_query
 from windrow.engine.plans.query import ContinuousQuery
 from windrow.engine.queries.query_manager import QueryManager
@@ -30,12 +29,6 @@ from windrow.operators.scan import reach
 from windrow.optimizer.drift import Drift, drift
 from windrow.plan.algebra.nodes import NrrJoin, walk
 from windrow.settings import Settings
-
-
-class Lock(Protocol):
-    def acquire(self, blocking: bool = True) -> bool: ...
-
-    def release(self) -> None: ...
 
 
 class Reoptimizer:
@@ -53,10 +46,9 @@ class Reoptimizer:
         factor = self._settings().factor("reoptimize_drift")
         if factor is None or not self._is_due(query):
             return None
-        found = {name.lower(): self._queries.stream(name) for name in query.plan.streams}
-        streams = sorted(found.values(), key=lambda one: one.id)
-        with _tried([self._queries.changing, *(one.batch_lock for one in streams), query.ticking]) as held:
-            return self._again(query, factor) if held and not query.is_dropped else None
+        locks = in_order(query.read_tables, self._plans.streams_of(query.plan), [query])
+        with tried([self._queries.changing, *locks]) as is_held:
+            return self._again(query, factor) if is_held and not query.is_dropped else None
 
     def _is_due(self, query: ContinuousQuery) -> bool:
         ticked = query.progress.ticked
@@ -104,19 +96,6 @@ def _keeps_all(taken: PlanTakeover, ticked: int) -> bool:
         if i not in taken.carried.windows and not is_kept:
             return False
     return True
-
-
-@contextmanager
-def _tried(locks: Iterable[Lock]) -> Iterator[bool]:
-    """Hold all of the locks, or none if one of them is held by another thread."""
-    with ExitStack() as held:
-        for lock in locks:
-            if not lock.acquire(blocking=False):
-                held.close()
-                yield False
-                return
-            held.callback(lock.release)
-        yield True
 
 
 def _log(query: ContinuousQuery, found: Drift) -> None:

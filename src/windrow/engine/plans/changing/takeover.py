@@ -15,16 +15,19 @@ from windrow.engine.plans.commits import PlanCommits
 from windrow.engine.plans.homes import DRIVER, has_view, restored
 from windrow.engine.plans.query import ContinuousQuery, kept_columns, wanted_rows
 from windrow.engine.state import StreamState
+from windrow.engine.tables.uses import seen_from
 from windrow.operators.carrying.carrying import CarriedState, RebuiltState, carry, rebuild
+from windrow.operators.carrying.matching import nodes_by_path
 from windrow.operators.changes import changes_schema, stored
-from windrow.operators.scan import births_end, needs_history, reach, stored_schema
+from windrow.operators.scan import births_end, needs_history, reach, stored_schema, table_of
 from windrow.operators.state import PlanState
 from windrow.operators.tables.kernel import Kernel
 from windrow.operators.tables.rows import longs
 from windrow.operators.ticks import NEVER
 from windrow.operators.view import merged_view
-from windrow.plan.algebra.nodes import ContinuousPlan, ToStream
+from windrow.plan.algebra.nodes import ContinuousPlan, NrrJoin, ToStream
 from windrow.types import POINT_MIN
+from windrow.windows.frontier import max_or_none
 
 
 @dataclass(frozen=True)
@@ -78,14 +81,14 @@ class Takeovers:
         for i, window in enumerate(plan.windows):
             self._stores.compute(wanted_rows(plan, i, self._stream_of(window.stream)), self._kernel)
         if ticked is None:
-            found = self._readers(query, plan, CarriedState(), None)
+            found = self._readers(query, new, CarriedState(), None)
             assert found is not None
             return PlanTakeover(plan, None, CarriedState(), RebuiltState(PlanState(), None), tuple(r for r, _ in found))
-        carried = self._carried(query, plan, ticked)
-        found = self._readers(query, plan, carried, ticked)
+        carried = self._carried(query, new, ticked)
+        found = self._readers(query, new, carried, ticked)
         if found is None:  # a store of its own lacks what is carried over
             carried = CarriedState()
-            found = self._readers(query, plan, carried, ticked)
+            found = self._readers(query, new, carried, ticked)
         assert found is not None
         readers = [one for one, _ in found]
         rows = {i: self._rows(plan, i, use, ticked) for i, (_, use) in enumerate(found) if i not in carried.windows}
@@ -96,7 +99,7 @@ class Takeovers:
 
     # -- state ---------------------------------------------------------------------------------
 
-    def _carried(self, query: ContinuousQuery, plan: ContinuousPlan, ticked: int) -> CarriedState:
+    def _carried(self, query: ContinuousQuery, new: ContinuousQuery, ticked: int) -> CarriedState:
         has_lost = any(self._stores.is_suspended(use.reader) for use in query.uses)
         if has_lost or ticked != query.progress.ticked:
             return CarriedState()
@@ -104,7 +107,8 @@ class Takeovers:
         if query.home != DRIVER:
             state = restored(query, self._commits, ticked)
         changed = query.effects_at(ticked) != query.progress.effects
-        return carry(query.plan, cast(PlanState, state), plan, ticked, answer_of(query), changed)
+        found = carry(query.plan, cast(PlanState, state), new.plan, ticked, answer_of(query), changed)
+        return CarriedState() if _meets_unknown(new, found) else found
 
     def _rows(self, plan: ContinuousPlan, i: int, source: StoreUse | None, ticked: int) -> pa.Table:
         """The stored tuples of a window up to the tick."""
@@ -139,11 +143,12 @@ class Takeovers:
     # -- readers of stores ---------------------------------------------------------------------
 
     def _readers(
-        self, query: ContinuousQuery, plan: ContinuousPlan, carried: CarriedState, ticked: int | None
+        self, query: ContinuousQuery, new: ContinuousQuery, carried: CarriedState, ticked: int | None
     ) -> list[tuple[MovedReader, StoreUse | None]] | None:
         """What the windows read from now on, and where the tuples are that came before. None: a window that is carried
         over would miss tuples that have come already."""
-        found = []
+        found, plan = list[tuple[MovedReader, StoreUse | None]](), new.plan
+        seen = seen_from(plan, new.read_tables)
         for i, window in enumerate(plan.windows):
             wanted = wanted_rows(plan, i, self._stream_of(window.stream))
             below = reach(window, needs_history(plan)[i])
@@ -158,8 +163,23 @@ class Takeovers:
                 since = query.uses[carried.windows[i]].since
             elif has_all and best is not None:  # its own store has all that later ticks read, another more of the past
                 read, since = best, best.since
+            if i not in carried.windows:
+                since = max_or_none(since, seen[i])
+                read = None if read is None else replace(read, since=max_or_none(read.since, seen[i]))
             found.append((MovedReader(wanted, needs_from, best if own is None else None, since), read))
         return found
+
+
+def _meets_unknown(new: ContinuousQuery, carried: CarriedState) -> bool:
+    """Whether rows that are carried over would be joined anew with a table that is NON RETROACTIVE, of which not all
+    versions are kept that they would have to meet."""
+    unknown = {table.name.lower() for table in new.read_tables if table.base.known_from > POINT_MIN}
+    for path, node in nodes_by_path(new.plan.root):
+        scan = table_of(node.table) if isinstance(node, NrrJoin) else None
+        is_carried = carried.is_whole or any(f"{path}.".startswith(f"{one}.") for one in carried.outputs)
+        if scan is not None and scan.table.lower() in unknown and not is_carried:
+            return True
+    return False
 
 
 def is_stream(plan: ContinuousPlan) -> bool:
