@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from windrow.operators.changes import AT, BORN, END, HEAD, OP
-from windrow.operators.tables.rows import hashed, longs, numbered, run_lasts, taken
+from windrow.operators.tables.rows import flat, hashed, longs, numbered, run_lasts, taken
 from windrow.operators.ticks import NEVER, Points
 from windrow.synopses.cells.arrays import place_in_run, run_starts
 from windrow.types import POINT_MIN
@@ -129,24 +129,24 @@ def merged_view(changes: Sequence[pa.Table], ticked: int) -> pa.Table:
     return live_view(changes, ticked).compacted()
 
 
-def by_expiration(view: pa.Table, width: int) -> list[tuple[int, pa.Table]]:
-    """The rows of a merged view by the interval of this width in which they end, each with the last end in it. There is
-    at least one table."""
+def by_expiration(view: pa.Table, width: int) -> list[pa.Table]:
+    """The rows of a merged view by the interval of this width in which they end. There is at least one table."""
     ends = _ends(view)
     interval = np.where(ends == NEVER, NEVER, ends // width)
     order = np.argsort(interval, kind="stable")
-    rows, ends = taken(view, order), ends[order]
-    starts = run_starts(interval[order])
+    rows, starts = taken(view, order), run_starts(interval[order])
     if not starts.size:
-        return [(last_end(view), view)]
+        return [view]
     stops = run_lasts(starts, ends.size) + 1
-    pieces = zip(starts.tolist(), stops.tolist(), strict=True)
-    return [(int(ends[lo:hi].max()), rows.slice(lo, hi - lo)) for lo, hi in pieces]
+    return [rows.slice(lo, hi - lo) for lo, hi in zip(starts.tolist(), stops.tolist(), strict=True)]
 
 
-def first_end(view: pa.Table) -> int:
-    """When the first row of a view ends."""
-    return int(_ends(view).min(initial=NEVER))
+def first_gone(changes: pa.Table) -> int:
+    """When the first of these rows is gone: at its end, or when a '-' withdraws it. NEVER if none is."""
+    ends, goes = _ends(changes), np.asarray(flat(pc.equal(changes.column(OP), "-")))
+    if goes.any():
+        ends = np.where(goes, np.minimum(ends, longs(changes.column(AT))), ends)
+    return int(ends.min(initial=NEVER))
 
 
 def last_end(view: pa.Table) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 from support.continuous import (
     BIGINT,
@@ -21,8 +22,8 @@ from support.continuous import (
 from windrow.operators.advance import advance
 from windrow.operators.changes import in_order
 from windrow.operators.state import PlanState
-from windrow.operators.ticks import DueTicks
-from windrow.operators.view import by_expiration, merged_view
+from windrow.operators.ticks import NEVER, DueTicks
+from windrow.operators.view import by_expiration, first_gone, last_end, merged_view
 from windrow.plan.accumulators import Key
 from windrow.plan.aggregates import decompose
 from windrow.plan.algebra.nodes import Aggregated, Distinct, GroupBy, Lifetime, OutputWindow, Streaming, ToStream
@@ -280,5 +281,14 @@ def test_view_by_expiration():
     made = run(plan, [[(1, ("a",)), (4, ("b",)), (5, ("c",)), (13, ("d",))]], [0, 6, 14])
     view = merged_view(made.changes, 14)
     parts = by_expiration(view, 4)
-    assert [(end, table.column(4).to_pylist()) for end, table in parts] == [(15, ["b", "c"]), (23, ["d"])]
-    assert by_expiration(view.slice(0, 0), 4) == [(POINT_MIN, view.slice(0, 0))]
+    found = [(first_gone(table), last_end(table), table.column(4).to_pylist()) for table in parts]
+    assert found == [(14, 15, ["b", "c"]), (23, 23, ["d"])]
+    empty = view.slice(0, 0)
+    assert by_expiration(empty, 4) == [empty] and (first_gone(empty), last_end(empty)) == (NEVER, POINT_MIN)
+
+
+def test_what_is_withdrawn_is_gone_before_its_end():
+    rows = [("+", 1, 0, 20), ("-", 5, 0, 20), ("+", 6, 5, 9), ("+", 6, 5, None)]
+    names = ("op", "tick", "ts", "exp")
+    made = pa.table({name: [row[i] for row in rows] for i, name in enumerate(names)})
+    assert [first_gone(made.slice(at)) for at in range(4)] == [5, 5, 9, NEVER]
