@@ -22,6 +22,10 @@ from windrow.types import POINT_MIN
 MOST_WITHDRAWN = 8
 """Withdrawn rows are matched once they are more than this part of all rows, or when somebody reads."""
 
+MOST_PIECES = 64
+"""Into so many intervals of expiration a view is cut: more than there are twentieths in a window, unless another window
+is longer by far."""
+
 
 @dataclass(frozen=True)
 class LiveView:
@@ -129,16 +133,20 @@ def merged_view(changes: Sequence[pa.Table], ticked: int) -> pa.Table:
     return live_view(changes, ticked).compacted()
 
 
-def by_expiration(view: pa.Table, width: int) -> list[pa.Table]:
-    """The rows of a merged view by the interval of this width in which they end. There is at least one table."""
-    ends = _ends(view)
-    interval = np.where(ends == NEVER, NEVER, ends // width)
-    order = np.argsort(interval, kind="stable")
-    rows, starts = taken(view, order), run_starts(interval[order])
+def by_expiration(changes: Sequence[pa.Table], ticked: int, width: int) -> list[pa.Table]:
+    """The view after these changes, of which none is a '-', by the interval of this width in which its rows end: those
+    of far intervals together, and those that do not end. There is at least one table."""
+    rows = pa.concat_tables(changes).combine_chunks()
+    ends = _ends(rows)
+    alive = np.flatnonzero(ends >= ticked)
+    piece = np.minimum((ends[alive] - ticked // width * width) // width, MOST_PIECES).astype(np.uint8)
+    piece[ends[alive] == NEVER] = MOST_PIECES + 1
+    order = np.argsort(piece, kind="stable")
+    starts = run_starts(piece[order].astype(np.int64))
     if not starts.size:
-        return [view]
-    stops = run_lasts(starts, ends.size) + 1
-    return [rows.slice(lo, hi - lo) for lo, hi in zip(starts.tolist(), stops.tolist(), strict=True)]
+        return [rows.slice(0, 0)]
+    found, stops = taken(rows, alive[order]), run_lasts(starts, alive.size) + 1
+    return [found.slice(lo, hi - lo) for lo, hi in zip(starts.tolist(), stops.tolist(), strict=True)]
 
 
 def first_gone(changes: pa.Table) -> int:

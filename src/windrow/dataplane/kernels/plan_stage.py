@@ -359,13 +359,19 @@ class _PlanPlace:
             self.kept.append(({"kind": kind, "lo": least, "hi": batch.due.upto}, changes))
         if batch.merging and batch.has_view:
             before = [self._shown(stage, part) for part in batch.shown]
-            view = merged_view([*(one for one in before if one.num_rows), changes], batch.due.upto)
-            if view.num_rows or self.place == 0:  # an empty view replaces earlier ones, too
-                if batch.view_width is not None:
-                    self.views = by_expiration(view, batch.view_width)
-                else:
-                    hi = None if self.task.is_withdrawn else last_end(view)
-                    self.kept.append(({"kind": VIEW, "lo": first_gone(view), "hi": hi}, view))
+            self._merge([*(one for one in before if one.num_rows), changes])
+
+    def _merge(self, shown: Sequence[pa.Table]) -> None:
+        """Keep the view after these changes. That of the first place is also kept if it is empty, since it replaces
+        earlier ones."""
+        upto, width = self.batch.due.upto, self.batch.view_width
+        if width is not None:
+            self.views = [view for view in by_expiration(shown, upto, width) if view.num_rows or self.place == 0]
+            return
+        view = merged_view(shown, upto)
+        if view.num_rows or self.place == 0:
+            hi = None if self.task.is_withdrawn else last_end(view)
+            self.kept.append(({"kind": VIEW, "lo": first_gone(view), "hi": hi}, view))
 
     def _shown(self, stage: Stage, part: StoredPart) -> pa.Table:
         """Those rows of a part of the view that are of this range."""

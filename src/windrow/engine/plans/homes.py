@@ -256,12 +256,14 @@ class DriverHome:
         parts, drops = self._parts(query, done, batch)
         blocks: tuple[WrittenBlock, ...] = ()
         if merging and has_view(query):
-            view = self._merged_view(query, done, due.upto)
-            width, drops = query.view_width, [*drops, VIEW] if query.rewrites_view else drops
+            is_rewritten, width, version = query.rewrites_view(due.upto), query.view_width, query.version
+            shown = (*(version.changes if is_rewritten else version.unmerged), done.changes)
+            drops += [VIEW] if is_rewritten else []
             if width is None:
-                parts.append(view_part(query, view))
+                parts.append(view_part(query, merged_view(shown, due.upto)))
             else:
-                blocks = self._commits.write_views(query.id, query.progress.seq + 1, by_expiration(view, width))
+                views = by_expiration(shown, due.upto, width)
+                blocks = self._commits.write_views(query.id, query.progress.seq + 1, views)
         return PlanBatch(
             done.changes.num_rows,
             lambda: done.changes if query.plan.periodic else in_order([done.changes]),
@@ -338,11 +340,6 @@ class DriverHome:
             else:
                 found.append(NewPart(CHANGES, done.changes, lo=first_gone(done.changes)))
         return found, drops
-
-    def _merged_view(self, query: ContinuousQuery, done: Advance, ticked: int) -> pa.Table:
-        """The view that a merge writes: the whole of it, or what has come since the last merge."""
-        version = query.version
-        return merged_view((*(version.changes if query.rewrites_view else version.unmerged), done.changes), ticked)
 
 
 def _is_settled(query: ContinuousQuery, done: Advance) -> bool:

@@ -119,14 +119,13 @@ class PlanVersion:
         return min(self.firsts, default=NEVER)
 
     def stays_first(self, ticked: int) -> int:
-        """The same of what a commit of this tick does not drop: it drops the parts of the merged view that have
-        expired as a whole."""
-        merged = (first for first, end in zip(self.firsts, self.ends, strict=False) if end >= ticked)
-        return min((*self.firsts[len(self.ends) :], *merged), default=NEVER)
+        """The same of what a commit of this tick does not drop as a whole."""
+        return min((*self.firsts[len(self.ends) :], self.merged_first(ticked)), default=NEVER)
 
-    def is_cut(self, width: int) -> bool:
-        """Whether each part of the merged view has rows that end within one interval of this width."""
-        return all(end - first < width for first, end in zip(self.firsts, self.ends, strict=False))
+    def merged_first(self, ticked: int) -> int:
+        """The same of the parts of the merged view alone."""
+        parts = zip(self.firsts, self.ends, strict=False)
+        return min((first for first, end in parts if end >= ticked), default=NEVER)
 
 
 @dataclass
@@ -229,12 +228,13 @@ class ContinuousQuery:
         rows = sum(part.num_rows for part in self.version.changes)
         return (self.twentieth or self.plan.step) if rows > REWRITTEN_ROWS else None
 
-    @property
-    def rewrites_view(self) -> bool:
+    def rewrites_view(self, ticked: int) -> bool:
         """Whether a merge writes the whole view anew, rather than what has come since the last one: it is one part, or
-        has been, or has too many."""
-        width = self.view_width
-        return width is None or len(self.version.changes) >= MOST_VIEW_PARTS or not self.version.is_cut(width)
+        has too many, or has one in which rows expired an interval ago and others have not."""
+        width, version = self.view_width, self.version
+        if width is None or len(version.changes) >= MOST_VIEW_PARTS:
+            return True
+        return version.merged_first(ticked) < ticked - width
 
     @cached_property
     def is_withdrawn(self) -> bool:

@@ -295,7 +295,8 @@ class SparkPlans:
         if merging or not ranges:
             ranges = self._ranges(query, task, due)
         shown = self._commits.view_parts(query.id) if merging and has_view(query) else []
-        if not query.rewrites_view:
+        is_rewritten = query.rewrites_view(due.upto)
+        if not is_rewritten:
             shown = [part for part in shown if part.kind == CHANGES]
         return StageBatch(
             token=uuid.uuid4().hex,
@@ -311,7 +312,7 @@ class SparkPlans:
             is_silent=is_silent(query, due),
             has_view=has_view(query),
             view_width=query.view_width,
-            rewrites_view=query.rewrites_view,
+            rewrites_view=is_rewritten,
             is_derived=query.derived is not None,
             occupied=occupied_ticks(query, self._stores, due),
             subplans=tuple(_in_stages(query, task, ranges, due)),
