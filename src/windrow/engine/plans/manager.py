@@ -426,7 +426,8 @@ class PlanManager:
         query.version = PlanVersion(progress, state, tables, firsts, ends)
         query.committed = query.merged_at = progress.ticked
         query.unmerged = len({part.seq for part in kept if part.kind != VIEW})
-        query.must_merge = query.must_merge or len({part.seq for part in parts}) > 1  # when it was merged is not known
+        # When its state was merged is not known.
+        query.must_merge = query.must_merge or len({part.seq for part in parts}) > 1 or query.keeps_lists
         query.unshown = tuple(self._commits.unpublished(query.id))
         query.sink = self._open_sink(query, begun=row["changes"] > 0)
         return query
