@@ -170,7 +170,7 @@ def test_nothing_outlives_its_expiry(
 ) -> None:
     """Views of one part, and views that are kept by intervals of expiration."""
     monkeypatch.setattr(plan_query, "REWRITTEN_ROWS", rewritten)
-    run(open_state, seed=step + rewritten, count=100, step=step, home="driver")
+    run(open_state, seed=step + rewritten, count=60, step=step, home="driver")
 
 
 @pytest.mark.slow

@@ -322,8 +322,8 @@ class PlanCommits:
         """Write parts of a view as blocks that are dropped one by one."""
         found = []
         for ref, view in zip(self._blocks.writer.write_each(f"plans/{plan}", views), views, strict=True):
-            ends = {"lo": first_gone(view), "hi": last_end(view)}
-            found.append(WrittenBlock(ref, (PlanPart(VIEW, seq, ref.path, 0, ref.bytes, ref.rows, **ends),)))
+            part = PlanPart(VIEW, seq, ref.path, 0, ref.bytes, ref.rows, lo=first_gone(view), hi=last_end(view))
+            found.append(WrittenBlock(ref, (part,)))
         return tuple(found)
 
     def _write(self, ticks: Sequence[PlanTick]) -> list[_PlanFile]:
