@@ -103,6 +103,35 @@ def test_window_that_was_not_kept_is_complete_later(ab: windrow.Windrow) -> None
     assert "answers before 25 are partial" in str(ab.sql("SHOW QUERIES"))
 
 
+def test_rows_that_were_kept_stay(ab: windrow.Windrow, open_state: Open) -> None:
+    """A count-based window of another size begins with the rows that the old one had, and fills up."""
+    q, told = ab.query("q", "SELECT k, x FROM a [ROWS 2]"), list[Any]()
+    ab.deposit("a", [(1, "u", 1), (2, "v", 2), (3, "w", 3), (4, "u", 4), (5, "z", 0)])
+    q.subscribe(lambda batch: told.append(rows(batch.table)))
+    outcome = ab.sql("CREATE OR REPLACE QUERY q AS SELECT k, x FROM a [ROWS 4]")
+    assert rows(outcome)[0][0] == "query q: it sees tuples from 5 on"
+    assert not any(told) and sorted(rows(q.view())) == [("u", 4), ("w", 3)]
+    ab.deposit("a", [(6, "v", 6), (7, "v", 7)])
+    assert sorted(rows(q.view())) == [("u", 4), ("v", 6), ("w", 3), ("z", 0)]
+    ab.deposit("a", [(8, "v", 8)])
+    assert sorted(rows(q.view())) == [("u", 4), ("v", 6), ("v", 7), ("z", 0)]
+    told.clear()
+    ab.sql("CREATE OR REPLACE QUERY q AS SELECT k, x FROM a [ROWS 3]")
+    assert told == [[("-", 8, None, "u", 4)]]
+    ab.close()
+    with open_state() as again:
+        again.deposit("a", [(9, "w", 9)])
+        assert sorted(rows(again.queries["q"].view())) == [("v", 6), ("v", 7), ("v", 8)]
+
+
+def test_fewer_rows_are_complete_at_once(ab: windrow.Windrow) -> None:
+    ab.query("q", "SELECT k, COUNT(*) AS n FROM a [ROWS 3] GROUP BY k")
+    ab.deposit("a", [(1, "u", 1), (2, "v", 2), (3, "w", 3), (4, "u", 4), (5, "z", 0)])
+    outcome = ab.sql("CREATE OR REPLACE QUERY q AS SELECT k, COUNT(*) AS n FROM a [ROWS 2] GROUP BY k")
+    assert rows(outcome)[0][0] == "query q: every answer is complete"
+    assert sorted(rows(ab.queries["q"].view())) == [("u", 1), ("w", 1)]
+
+
 def test_sinks_get_the_difference_once(ab: windrow.Windrow, tmp_path: Path) -> None:
     changes, view = (f"INTO jsonl OPTIONS (path '{tmp_path}/{name}', mode '{name}')" for name in ("changes", "view"))
     ab.sql(f"CREATE QUERY c AS {GROUPS} {changes}; CREATE QUERY v AS {GROUPS} ORDER BY k {view}")

@@ -116,10 +116,11 @@ def compacted(state: PlanState) -> list[StatePart]:
 
 
 def relaid(plan: ContinuousPlan, path: str, table: StateTable, ticked: int) -> StateTable:
-    """A table of the state after a tick in the layout that suits what has left it. Durable parts do not tell of a
-    change, so all of them are written anew."""
+    """A table of the state after a tick in the layout that suits what has left it, and without rows that are gone.
+    Durable parts do not tell of a change, so all of them are written anew."""
     empty = empty_tables(plan)[path]
-    return choosing.relaid(table, empty, ticked) if isinstance(empty, Calendar) else table
+    table = choosing.relaid(table, empty, ticked) if isinstance(empty, Calendar) else table
+    return table.packed() if isinstance(table, Keyed) else table
 
 
 @by_identity

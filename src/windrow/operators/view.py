@@ -14,13 +14,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from windrow.operators.changes import AT, BORN, END, HEAD, OP
-from windrow.operators.tables.rows import hashed, longs, numbered, run_lasts, taken
+from windrow.operators.tables.rows import flat, hashed, longs, numbered, run_lasts, taken
 from windrow.operators.ticks import NEVER, Points
 from windrow.synopses.cells.arrays import place_in_run, run_starts
 from windrow.types import POINT_MIN
 
 MOST_WITHDRAWN = 8
 """Withdrawn rows are matched once they are more than this part of all rows, or when somebody reads."""
+
+MOST_PIECES = 64
+"""Into so many intervals of expiration a view is cut: more than there are twentieths in a window, unless another window
+is longer by far."""
 
 
 @dataclass(frozen=True)
@@ -129,24 +133,28 @@ def merged_view(changes: Sequence[pa.Table], ticked: int) -> pa.Table:
     return live_view(changes, ticked).compacted()
 
 
-def by_expiration(view: pa.Table, width: int) -> list[tuple[int, pa.Table]]:
-    """The rows of a merged view by the interval of this width in which they end, each with the last end in it. There is
-    at least one table."""
-    ends = _ends(view)
-    interval = np.where(ends == NEVER, NEVER, ends // width)
-    order = np.argsort(interval, kind="stable")
-    rows, ends = taken(view, order), ends[order]
-    starts = run_starts(interval[order])
+def by_expiration(changes: Sequence[pa.Table], ticked: int, width: int) -> list[pa.Table]:
+    """The view after these changes, of which none is a '-', by the interval of this width in which its rows end: those
+    of far intervals together, and those that do not end. There is at least one table."""
+    rows = pa.concat_tables(changes).combine_chunks()
+    ends = _ends(rows)
+    alive = np.flatnonzero(ends >= ticked)
+    piece = np.minimum((ends[alive] - ticked // width * width) // width, MOST_PIECES).astype(np.uint8)
+    piece[ends[alive] == NEVER] = MOST_PIECES + 1
+    order = np.argsort(piece, kind="stable")
+    starts = run_starts(piece[order].astype(np.int64))
     if not starts.size:
-        return [(last_end(view), view)]
-    stops = run_lasts(starts, ends.size) + 1
-    pieces = zip(starts.tolist(), stops.tolist(), strict=True)
-    return [(int(ends[lo:hi].max()), rows.slice(lo, hi - lo)) for lo, hi in pieces]
+        return [rows.slice(0, 0)]
+    found, stops = taken(rows, alive[order]), run_lasts(starts, alive.size) + 1
+    return [found.slice(lo, hi - lo) for lo, hi in zip(starts.tolist(), stops.tolist(), strict=True)]
 
 
-def first_end(view: pa.Table) -> int:
-    """When the first row of a view ends."""
-    return int(_ends(view).min(initial=NEVER))
+def first_gone(changes: pa.Table) -> int:
+    """When the first of these rows is gone: at its end, or when a '-' withdraws it. NEVER if none is."""
+    ends, goes = _ends(changes), np.asarray(flat(pc.equal(changes.column(OP), "-")))
+    if goes.any():
+        ends = np.where(goes, np.minimum(ends, longs(changes.column(AT))), ends)
+    return int(ends.min(initial=NEVER))
 
 
 def last_end(view: pa.Table) -> int:

@@ -35,6 +35,7 @@ from windrow.plan.algebra.nodes import (
     GroupBy,
     Join,
     Node,
+    OutputRows,
     OutputWindow,
     Streaming,
     StreamWindow,
@@ -259,6 +260,69 @@ def test_restore_is_built_of_instants(kind: Streaming) -> None:
         carried, made, _ = replaced(old, new, ROWS, restart=True)
         assert not carried.windows and made.answer is None
         check_from(new, ROWS, made.state, None, 0)
+
+
+# -- count-based windows of another size -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("by", [(), ("k",)])
+def test_fewer_rows_are_there_at_once(by: tuple[str, ...]) -> None:
+    maker, other = Maker(), Maker(50)
+    old, new = maker.rows_window("s", 5, by), other.rows_window("s", 3, by)
+    found = carried_of(old, new)
+    assert (dict(found.windows), found.lacking, found.rebuilt) == ({0: 0}, frozenset(), ())
+    found = carried_of(grouped(maker, old), join(other.window("r", 9), new))
+    assert (dict(found.windows), found.lacking, found.rebuilt) == ({1: 0}, frozenset(), ("0",))
+
+
+def test_fewer_results_are_there_at_once() -> None:
+    window = Maker().window("s", None)
+    found = carried_of(OutputRows(window, 4), OutputRows(window, 2))
+    assert (dict(found.windows), found.lacking, found.rebuilt) == ({0: 0}, frozenset(), ())
+
+
+def test_a_window_that_was_not_full_has_all_rows() -> None:
+    maker = Maker()
+    found = carried_of(maker.rows_window("r", 4), maker.rows_window("r", 9))
+    assert (dict(found.windows), found.lacking) == ({0: 0}, frozenset())
+
+
+tuples = st.lists(st.tuples(st.integers(0, LAST - 2), st.integers(0, 2)), max_size=30)
+
+
+@settings(max_examples=60, **ANY)
+@given(tuples, st.integers(1, 6), st.integers(1, 6), st.integers(1, 6), st.booleans())
+def test_more_rows_fill_up(given_rows: Any, was: int, size: int, again: int, is_partitioned: bool) -> None:
+    """What the old window had stays, and is not reported again. The window may be replaced while it fills up."""
+    by, seen = ("k",) if is_partitioned else (), dict[int, list[int]]()
+    rows = {"s": [(t, {"k": k, "x": i, "y": 0}) for i, (t, k) in enumerate(sorted([(0, 0), *given_rows]))], "r": []}
+    old, new, last = (numbered_in_order(plan(Maker().rows_window("s", one, by))) for one in (was, size, again))
+    for t, row in rows["s"]:
+        if t < TICKED:
+            seen.setdefault(row["k"] if by else 0, []).append(row["x"])
+    carried, made, reported = replaced(old, new, rows, restart=True)
+    assert bool(carried.lacking) == (size > was and any(len(some) > was for some in seen.values()))
+    assert reported is not None and made.answer is not None
+    kept = {k: some[-was:][-size:] for k, some in seen.items()}
+    assert sorted(row[5] for row in rows_of(made.answer)) == sorted(x for some in kept.values() for x in some)
+    gone = sum(len(some[-was:]) - len(kept[k]) for k, some in seen.items())
+    news = [row[0] for row in rows_of(reported) if row[AT] == TICKED + 1]
+    assert news == ["-"] * gone
+    state = restore(new, compacted(made.state), TICKED)
+    final = carry(new, state, last, TICKED, made.answer)
+    state, changes = rebuild(last, final, {}, TICKED, KERNEL).state, []
+    tables, kept = stored(last, history_of(last, rows)), {k: some[-again:] for k, some in kept.items()}
+    shown = Counter(x for some in kept.values() for x in some)
+    for tick in range(TICKED + 1, LAST + 1):
+        due = DueTicks(tick - 1, tick, 1)
+        done = advance(last, state, inputs_of(last, tables, due), due, KERNEL)
+        state, changes = done.state, rows_of(done.changes)
+        for op, *_, x, _ in changes:
+            shown[x] += 1 if op == "+" else -1
+        for t, row in rows["s"]:
+            if t == tick - 1:
+                kept.setdefault(row["k"] if by else 0, []).append(row["x"])
+        assert +shown == Counter(x for some in kept.values() for x in some[-again:]), tick
 
 
 # -- the difference of answers ---------------------------------------------------------------------

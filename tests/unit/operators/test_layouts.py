@@ -153,10 +153,11 @@ def test_keyed_is_a_dictionary(given_batches):
         assert dict(rows_of(before.rows(schema))) == expected
         restored = restored.appended(gone_rows(rows, removed))
         expected = {k: v for k, v in {**expected, **puts}.items() if k not in gone}
-        for one in (keyed, updated, restored):
+        for one in (keyed, updated, restored, keyed.packed(), updated.packed()):
             assert dict(rows_of(one.rows(schema))) == expected
+        assert sum(level.words.size for level in updated.packed().levels) == len(expected)
         over = Keyed.over(("k",), keyed.in_order(schema))
-        for one in (keyed, over):
+        for one in (keyed, keyed.packed(), over):
             found = one.find([pa.array(list(expected), pa.int64())], len(expected))
             assert rows_of(one.take(found, schema)) == list(expected.items())
         for buckets in ((0, 100), (100, 256)):

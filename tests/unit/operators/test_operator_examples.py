@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.continuous import (
     BIGINT,
     DOUBLE,
@@ -21,8 +24,8 @@ from support.continuous import (
 from windrow.operators.advance import advance
 from windrow.operators.changes import in_order
 from windrow.operators.state import PlanState
-from windrow.operators.ticks import DueTicks
-from windrow.operators.view import by_expiration, merged_view
+from windrow.operators.ticks import NEVER, DueTicks
+from windrow.operators.view import MOST_PIECES, by_expiration, first_gone, last_end
 from windrow.plan.accumulators import Key
 from windrow.plan.aggregates import decompose
 from windrow.plan.algebra.nodes import Aggregated, Distinct, GroupBy, Lifetime, OutputWindow, Streaming, ToStream
@@ -278,7 +281,31 @@ def test_view_by_expiration():
     b = Builder()
     plan = plan_of(b.window(10, V))
     made = run(plan, [[(1, ("a",)), (4, ("b",)), (5, ("c",)), (13, ("d",))]], [0, 6, 14])
-    view = merged_view(made.changes, 14)
-    parts = by_expiration(view, 4)
-    assert [(end, table.column(4).to_pylist()) for end, table in parts] == [(15, ["b", "c"]), (23, ["d"])]
-    assert by_expiration(view.slice(0, 0), 4) == [(POINT_MIN, view.slice(0, 0))]
+    parts = by_expiration(made.changes, 14, 4)
+    found = [(first_gone(table), last_end(table), table.column(4).to_pylist()) for table in parts]
+    assert found == [(14, 15, ["b", "c"]), (23, 23, ["d"])]
+    empty = parts[0].slice(0, 0)
+    assert by_expiration([empty], 14, 4) == [empty] and (first_gone(empty), last_end(empty)) == (NEVER, POINT_MIN)
+
+
+@given(st.lists(st.one_of(st.none(), st.integers(-20, 200)), max_size=30), st.integers(-20, 40), st.integers(1, 9))
+def test_a_view_is_cut_into_few_parts(ends, ticked, width):
+    """Each has the rows of one interval, but the last ones: those that end later, and those that do not."""
+    rows = [("+", ticked, -30, end, i) for i, end in enumerate(ends)]
+    schema = pa.schema([("op", pa.string()), *((name, pa.int64()) for name in ("tick", "ts", "exp", "v"))])
+    made = pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
+    found = [table.column("exp").to_pylist() for table in by_expiration([made], ticked, width)]
+    alive = [end for end in ends if end is None or end >= ticked]
+    assert sorted(map(str, sum(found, []))) == sorted(map(str, alive))
+    far = (ticked // width + MOST_PIECES) * width
+    for some in found:
+        near = {end // width for end in some if end is not None and end < far}
+        assert len(near) <= 1 and (not near or all(end is not None and end < far for end in some))
+    assert len(found) <= MOST_PIECES + 2
+
+
+def test_what_is_withdrawn_is_gone_before_its_end():
+    rows = [("+", 1, 0, 20), ("-", 5, 0, 20), ("+", 6, 5, 9), ("+", 6, 5, None)]
+    names = ("op", "tick", "ts", "exp")
+    made = pa.table({name: [row[i] for row in rows] for i, name in enumerate(names)})
+    assert [first_gone(made.slice(at)) for at in range(4)] == [5, 5, 9, NEVER]

@@ -53,7 +53,7 @@ from windrow.operators.state import PlanState, restore
 from windrow.operators.tables.edges import TICK, Edge
 from windrow.operators.tables.metering import PlanMeter
 from windrow.operators.tables.rows import taken
-from windrow.operators.view import beginning, by_expiration, last_end, merged_view
+from windrow.operators.view import beginning, by_expiration, first_gone, last_end, merged_view
 from windrow.plan.algebra.nodes import TableScan
 from windrow.types import POINT_MAX
 
@@ -159,7 +159,7 @@ class _PlanPlace:
     overflows: int = 0
     meter: PlanMeter = field(default_factory=PlanMeter)
     kept: list[tuple[dict[str, Any], pa.Table]] = field(default_factory=list)
-    views: list[tuple[int, pa.Table]] = field(default_factory=list)
+    views: list[pa.Table] = field(default_factory=list)
     exchanged: list[Sent] = field(default_factory=list)
     state: PlanState = field(default_factory=PlanState)
     failed: dict[str, str] = field(default_factory=dict)
@@ -355,16 +355,23 @@ class _PlanPlace:
         self.changes = changes.num_rows
         if changes.num_rows:
             kind = ANSWERS if self.task.plan.periodic and not batch.is_derived else CHANGES
-            self.kept.append(({"kind": kind, "lo": batch.due.upto, "hi": batch.due.upto}, changes))
+            least = first_gone(changes) if kind == CHANGES else batch.due.upto
+            self.kept.append(({"kind": kind, "lo": least, "hi": batch.due.upto}, changes))
         if batch.merging and batch.has_view:
             before = [self._shown(stage, part) for part in batch.shown]
-            view = merged_view([*(one for one in before if one.num_rows), changes], batch.due.upto)
-            if view.num_rows or self.place == 0:  # an empty view replaces earlier ones, too
-                if batch.view_width is not None:
-                    self.views = by_expiration(view, batch.view_width)
-                else:
-                    hi = None if self.task.is_withdrawn else last_end(view)
-                    self.kept.append(({"kind": VIEW, "hi": hi}, view))
+            self._merge([*(one for one in before if one.num_rows), changes])
+
+    def _merge(self, shown: Sequence[pa.Table]) -> None:
+        """Keep the view after these changes. That of the first place is also kept if it is empty, since it replaces
+        earlier ones."""
+        upto, width = self.batch.due.upto, self.batch.view_width
+        if width is not None:
+            self.views = [view for view in by_expiration(shown, upto, width) if view.num_rows or self.place == 0]
+            return
+        view = merged_view(shown, upto)
+        if view.num_rows or self.place == 0:
+            hi = None if self.task.is_withdrawn else last_end(view)
+            self.kept.append(({"kind": VIEW, "lo": first_gone(view), "hi": hi}, view))
 
     def _shown(self, stage: Stage, part: StoredPart) -> pa.Table:
         """Those rows of a part of the view that are of this range."""
@@ -390,9 +397,10 @@ class _PlanPlace:
     def write_views(self) -> None:
         """Write each part of a large view into a file of its own."""
         owner = f"plans/{self.task.number}"
-        refs = _WORKER.writer(self.task.root).write_each(owner, [table for _, table in self.views])
-        for ref, (end, _) in zip(refs, self.views, strict=True):
-            part = self._part({"kind": VIEW, "hi": end}, ref.rows, 0, ref.bytes)
+        refs = _WORKER.writer(self.task.root).write_each(owner, self.views)
+        for ref, view in zip(refs, self.views, strict=True):
+            told = {"kind": VIEW, "lo": first_gone(view), "hi": last_end(view)}
+            part = self._part(told, ref.rows, 0, ref.bytes)
             self.blocks.append({"ref": asdict(ref), "parts": [part]})
 
     def _part(self, told: dict[str, Any], rows: int, offset: int, length: int) -> dict[str, Any]:

@@ -104,7 +104,8 @@ class StageBatch:
     since state was last merged. `state` are the parts of the state before, `shown` those of the view; it is merged with
     the changes if `merging`, and so is the state. `begins`: the plan begins on tuples of the past; `is_silent`: it only
     builds its state. `has_view`: a view is kept; `view_width`: by intervals of expiration of this width, each in a file
-    of its own, and `shown` are the changes since it was merged; `is_derived`: the changes become tuples of a stream.
+    of its own. `rewrites_view`: all of it is written anew; else `shown` are the changes since it was merged.
+    `is_derived`: the changes become tuples of a stream.
     `occupied`: the ticks that a periodic plan answers. `subplans`: those that it may share, with their levels.
     `relations`: the tables that the plan reads.
     """
@@ -122,6 +123,7 @@ class StageBatch:
     is_silent: bool = False
     has_view: bool = True
     view_width: int | None = None
+    rewrites_view: bool = True
     is_derived: bool = False
     occupied: OccupiedTicks | None = None
     subplans: tuple[tuple[int, SubPlan], ...] = ()

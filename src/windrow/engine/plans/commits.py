@@ -17,6 +17,7 @@ from windrow.dataplane.kernels.stage_messages import ANSWERS, CHANGES, SHARED, S
 from windrow.operators.changes import AT, HEAD
 from windrow.operators.layouts.parts import Layout, StatePart
 from windrow.operators.stages.ranges import WHOLE, Range
+from windrow.operators.view import first_gone, last_end
 from windrow.types import POINT_MAX, POINT_MIN
 
 __all__ = [
@@ -35,6 +36,13 @@ __all__ = [
 
 SMALL_ROWS, SMALL_BYTES = 1_000, 1 << 20
 """Parts up to this size are merged when they are old."""
+
+_EXPIRED = (
+    f"(kind = '{VIEW}' AND hi < ? OR kind = '{STATE}' AND "
+    f"(layout = '{Layout.FIFO.name}' AND hi <= ? OR "
+    f"layout IN ('{Layout.CALENDAR.name}', '{Layout.LIST.name}') AND hi <= ?))"
+)
+"""Which parts have expired as a whole, by the tick, the tick, and the point after it (`StatePart.is_expired`)."""
 
 PREPARED_BYTES = 4 << 20
 """While files up to this size are synced, their transaction is prepared, which keeps other threads from the catalog."""
@@ -58,6 +66,11 @@ class PlanPart:
     buckets: Range = WHOLE
     id: int = 0
     """Its number in the catalog, if it was read there."""
+
+    @property
+    def goes(self) -> int:
+        """When the first row of a part of the view, or of changes, is gone; before all points if that is not known."""
+        return POINT_MIN if self.lo is None else self.lo
 
     @property
     def ends(self) -> int:
@@ -111,10 +124,10 @@ class PlanTick:
     """A tick batch of a plan up to `ticked`, its `seq`-th commit.
 
     `parts` are written, `blocks` are written already. `drops` are the kinds whose earlier parts the new ones
-    replace. Parts of state in a calendar, and of the view, whose rows have all left by `ticked` are dropped. Of the
-    changes, the newest `keep` rows stay, and all that are newer than the latest view. `deposited`: the changes up to
-    this commit are tuples of a derived stream, and are dropped. `staged` is the entry of the sink's stage. `overflows`:
-    so many values are NULL because they do not fit.
+    replace. Parts of state and of the view whose rows have all left by `ticked` are dropped, except state by key. Of
+    the changes, the newest `keep` rows stay, and all that are newer than the latest view. `deposited`: the changes up
+    to this commit are tuples of a derived stream, and are dropped. `staged` is the entry of the sink's stage.
+    `overflows`: so many values are NULL because they do not fit.
     """
 
     plan: int
@@ -305,13 +318,13 @@ class PlanCommits:
             counts[block.ref.path] += len(block.parts)
         return {path: self._blocks.add(ref, refs=counts[path]) for path, ref in refs.items()}
 
-    def write_views(self, plan: int, seq: int, views: Sequence[tuple[int, pa.Table]]) -> tuple[WrittenBlock, ...]:
-        """Write parts of a view, each with the end of its last row, as blocks that are dropped one by one."""
-        refs = self._blocks.writer.write_each(f"plans/{plan}", [table for _, table in views])
-        return tuple(
-            WrittenBlock(ref, (PlanPart(VIEW, seq, ref.path, 0, ref.bytes, ref.rows, hi=end),))
-            for ref, (end, _) in zip(refs, views, strict=True)
-        )
+    def write_views(self, plan: int, seq: int, views: Sequence[pa.Table]) -> tuple[WrittenBlock, ...]:
+        """Write parts of a view as blocks that are dropped one by one."""
+        found = []
+        for ref, view in zip(self._blocks.writer.write_each(f"plans/{plan}", views), views, strict=True):
+            part = PlanPart(VIEW, seq, ref.path, 0, ref.bytes, ref.rows, lo=first_gone(view), hi=last_end(view))
+            found.append(WrittenBlock(ref, (part,)))
+        return tuple(found)
 
     def _write(self, ticks: Sequence[PlanTick]) -> list[_PlanFile]:
         """Write the parts of the plans: all but large ones into one file, since a file costs a sync. A table
@@ -408,8 +421,8 @@ class PlanCommits:
                 self._drop_where(f"plan = ? AND kind IN ({_marks(tick.drops)})", (tick.plan, *tick.drops))
         for ticked in {tick.ticked for tick in ticks}:
             plans = [tick.plan for tick in ticks if tick.ticked == ticked]
-            expired = f"plan IN ({_marks(plans)}) AND kind IN (?, ?) AND coalesce(layout, '') <> 'KEYED' AND hi < ?"
-            self._drop_where(expired, (*plans, STATE, VIEW, ticked))
+            if ticked is not None:
+                self._drop_where(f"plan IN ({_marks(plans)}) AND {_EXPIRED}", (*plans, ticked, ticked, ticked + 1))
         for tick in ticks:
             if tick.tidied.replaced:
                 self._drop_where(f"id IN ({_marks(tick.tidied.replaced)})", tick.tidied.replaced)

@@ -24,7 +24,7 @@ from windrow.engine.plans.commits import (
     Tidied,
 )
 from windrow.engine.plans.delivering import PlanDelivery
-from windrow.engine.plans.homes import PlanBatch, needed_from
+from windrow.engine.plans.homes import PlanBatch, needed_from, reads_tuples
 from windrow.engine.plans.locking import held
 from windrow.engine.plans.query import ContinuousQuery, PlanProgress, PlanVersion
 from windrow.engine.plans.tables import answers_table, append_table, changes_table, ordered, view_table
@@ -138,8 +138,8 @@ class PlanCommitter:
 
     def _install(self, one: _Delivered, parts: tuple[PlanPart, ...], entry: int | None, read: _Read) -> None:
         query, done, due = one.batch.query, one.batch.done, one.batch.due
-        kept = ((), ()) if query.derived is not None else _kept(query.version, parts, done, due.upto, read)
-        query.version = PlanVersion(replace(one.batch.progress, seq=one.tick.seq), done.state, *kept)
+        version = replace(query.version, progress=replace(one.batch.progress, seq=one.tick.seq), state=done.state)
+        query.version = version if query.derived is not None else _shown_by(version, parts, done, due.upto, read)
         query.home, query.must_merge, query.committed = one.batch.home, False, due.upto
         is_merged, has_state = one.batch.merging, any(part.kind == STATE for part in parts)
         query.unmerged = 0 if is_merged else query.unmerged + bool(parts)
@@ -229,22 +229,32 @@ class PlanCommitter:
         return list(found.values())
 
     def _is_stale(self, query: ContinuousQuery, ticked: int) -> bool:
-        """Whether the catalog lags behind: tuples have expired that its progress still needs."""
-        ranges = [window.lifetime.range or 0 for window in query.plan.windows]
-        known = query.committed
-        return known is None or ticked - known >= max(max(ranges) // 20, query.plan.step)
+        """Whether the catalog lags behind: tuples have expired that its progress still needs, or parts of state and of
+        the view that a commit drops."""
+        known, most = query.committed, query.twentieth
+        longest = max(window.lifetime.range or 0 for window in query.plan.windows)
+        if known is None or ticked - known >= max(longest // 20, query.plan.step):
+            return True
+        if most is None:
+            return False
+        if query.version.goes_first < ticked - most:
+            return True
+        has_passed = any((ticked + 1) // width > (known + 1) // width for width in (most, *query.intervals))
+        return has_passed and (query.keeps_expiring or reads_tuples(query, self._stores, known))
 
 
-def _kept(
+def _shown_by(
     version: PlanVersion, written: Sequence[PlanPart], done: PlanBatch, ticked: int, read: _Read
-) -> tuple[tuple[pa.Table, ...], tuple[int, ...]]:
-    """The merged view, as changes, and all changes since; and when the parts of the merged view end."""
-    held = [] if VIEW in done.drops else list(zip(version.changes, version.ends, strict=False))
-    new = [(read(part), part.ends) for part in written if part.kind == VIEW]
-    parts = [*((table, end) for table, end in held if end >= ticked), *new]
-    more = () if new else version.unmerged
-    more += () if new else tuple(_changes_of(part, done, read) for part in written if part.kind == CHANGES)
-    return (*(table for table, _ in parts), *more), tuple(end for _, end in parts)
+) -> PlanVersion:
+    """The version with the merged view, as changes, and all changes since, after a commit that has written parts."""
+    held = [] if VIEW in done.drops else list(zip(version.changes, version.firsts, version.ends, strict=False))
+    new = [(read(part), part.goes, part.ends) for part in written if part.kind == VIEW]
+    merged = [*(one for one in held if one[2] >= ticked), *new]
+    since = [] if new else list(zip(version.changes, version.firsts, strict=True))[len(version.ends) :]
+    since += [] if new else [(_changes_of(part, done, read), part.goes) for part in written if part.kind == CHANGES]
+    tables = (*(table for table, _, _ in merged), *(table for table, _ in since))
+    firsts = (*(first for _, first, _ in merged), *(first for _, first in since))
+    return replace(version, changes=tables, firsts=firsts, ends=tuple(end for _, _, end in merged))
 
 
 def _changes_of(part: PlanPart, done: PlanBatch, read: _Read) -> pa.Table:

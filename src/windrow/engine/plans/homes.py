@@ -30,7 +30,7 @@ from windrow.operators.state import PlanState
 from windrow.operators.tables.edges import Edge
 from windrow.operators.tables.kernel import Kernel
 from windrow.operators.ticks import DueTicks, OccupiedTicks, Points
-from windrow.operators.view import beginning, by_expiration, last_end, merged_view
+from windrow.operators.view import beginning, by_expiration, first_gone, last_end, merged_view
 from windrow.plan.algebra.nodes import ToStream
 from windrow.settings import Settings
 from windrow.types import POINT_MAX, POINT_MIN
@@ -146,6 +146,11 @@ def needed_from(query: ContinuousQuery, i: int, ticked: int) -> int:
     return POINT_MIN if below is None else ticked - below
 
 
+def reads_tuples(query: ContinuousQuery, stores: WindowStores, ticked: int) -> bool:
+    """Whether there are tuples that a tick above `ticked` may read."""
+    return any(stores.bytes_from(use, needed_from(query, i, ticked)) for i, use in enumerate(query.uses))
+
+
 def is_past(query: ContinuousQuery, due: DueTicks) -> bool:
     """Whether these ticks were due when the query was created, or its tables are not known at them: they only build its
     state."""
@@ -250,11 +255,16 @@ class DriverHome:
         if merging:
             done = replace(done, state=batch.compacted.relaid(query.plan, done.state))
         parts, drops = self._parts(query, done, batch)
-        width = query.view_width if merging and has_view(query) else None
         blocks: tuple[WrittenBlock, ...] = ()
-        if width is not None:
-            news = by_expiration(merged_view((*query.version.unmerged, done.changes), due.upto), width)
-            blocks = self._commits.write_views(query.id, query.progress.seq + 1, news)
+        if merging and has_view(query):
+            is_rewritten, width, version = query.rewrites_view(due.upto), query.view_width, query.version
+            shown = (*(version.changes if is_rewritten else version.unmerged), done.changes)
+            drops += [VIEW] if is_rewritten else []
+            if width is None:
+                parts.append(view_part(query, merged_view(shown, due.upto)))
+            else:
+                views = by_expiration(shown, due.upto, width)
+                blocks = self._commits.write_views(query.id, query.progress.seq + 1, views)
         return PlanBatch(
             done.changes.num_rows,
             lambda: done.changes if query.plan.periodic else in_order([done.changes]),
@@ -318,7 +328,7 @@ class DriverHome:
         return read_window(query.plan.windows[i], read, query.history[i], due)
 
     def _parts(self, query: ContinuousQuery, done: Advance, batch: _DriverBatch) -> tuple[list[NewPart], list[str]]:
-        """What a commit writes, and the kinds of parts that it replaces."""
+        """What a commit writes beside the view, and the kinds of parts that it replaces."""
         ticked, merging = batch.due.upto, batch.merging
         is_rewritten = merging and not _is_settled(query, done)
         state = batch.compacted.parts(done.state) if is_rewritten else done.parts
@@ -329,11 +339,7 @@ class DriverHome:
             if is_answer:
                 found.append(NewPart(ANSWERS, answers_table(query.plan, done.changes), lo=ticked, hi=ticked))
             else:
-                found.append(NewPart(CHANGES, done.changes))
-        if merging and has_view(query) and query.view_width is None:
-            view = merged_view((*query.version.changes, done.changes), ticked)
-            found.append(NewPart(VIEW, view, hi=None if query.is_withdrawn else last_end(view)))
-            drops.append(VIEW)
+                found.append(NewPart(CHANGES, done.changes, lo=first_gone(done.changes)))
         return found, drops
 
 
@@ -341,6 +347,11 @@ def _is_settled(query: ContinuousQuery, done: Advance) -> bool:
     """Whether the durable state is as the last merge wrote it, and nothing in it expires: it has rows of tables."""
     is_new = query.home != DRIVER or query.has_new_state or bool(done.parts)
     return not is_new and not query.keeps_expiring
+
+
+def view_part(query: ContinuousQuery, view: pa.Table) -> NewPart:
+    """A merged view as one part to write. One from which rows are withdrawn is replaced, not dropped."""
+    return NewPart(VIEW, view, lo=first_gone(view), hi=None if query.is_withdrawn else last_end(view))
 
 
 def state_part(part: StatePart) -> NewPart:

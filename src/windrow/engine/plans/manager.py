@@ -423,9 +423,12 @@ class PlanManager:
         kept = [] if query.derived is not None else self._commits.view_parts(query.id)
         kept.sort(key=lambda part: part.kind != VIEW)  # merged parts first
         ends = tuple(part.ends for part in kept if part.kind == VIEW)
-        query.version = PlanVersion(progress, state, tuple(self._commits.read(part) for part in kept), ends)
+        tables, firsts = tuple(self._commits.read(part) for part in kept), tuple(part.goes for part in kept)
+        query.version = PlanVersion(progress, state, tables, firsts, ends)
         query.committed = query.merged_at = progress.ticked
         query.unmerged = len({part.seq for part in kept if part.kind != VIEW})
+        # When its state was merged is not known.
+        query.must_merge = query.must_merge or len({part.seq for part in parts}) > 1 or query.keeps_lists
         query.unshown = tuple(self._commits.unpublished(query.id))
         query.sink = self._open_sink(query, begun=row["changes"] > 0)
         return query

@@ -20,13 +20,13 @@ from windrow.engine.plans.planning import PlanChoices
 from windrow.engine.state import StreamState
 from windrow.engine.tables.stored import StoredTable
 from windrow.engine.tables.uses import Effects, TableUse
+from windrow.operators.layouts.calendar import Calendar
 from windrow.operators.layouts.parts import Layout, LayoutUse
 from windrow.operators.scan import needs_history, reach
 from windrow.operators.stages.cutting import node_at, staged, windows_below
 from windrow.operators.state import ROOT, empty_tables, is_strict
 from windrow.operators.tables.metering import PlanMeter
 from windrow.operators.ticks import NEVER, DueTicks
-from windrow.operators.view import first_end
 from windrow.optimizer.common_join import SharableJoin, sharable_join
 from windrow.optimizer.common_subplan import SharableSubPlan, sharable_subplans
 from windrow.optimizer.facts import Facts
@@ -50,7 +50,7 @@ REWRITTEN_ROWS = 200_000
 """A view of at most so many rows is written anew as a whole when it is merged."""
 
 MOST_VIEW_PARTS = 1_000
-"""A view of as many parts is, too."""
+"""A view of as many parts is, too, by intervals of expiration."""
 
 Subscriber = Callable[[Any], None]
 BOOLEAN = SqlType("BOOLEAN")
@@ -97,13 +97,15 @@ class HomeState(Protocol):
 class PlanVersion:
     """What readers see, replaced as a whole: a progress, and the state and the changes that belong to it.
 
-    `changes` are the latest merged view, as changes, and all changes since; they map files. The first of them are the
-    parts of the merged view; `ends` says when the last row of each of these ends.
+    `changes` are the latest merged view, as changes, and all changes since; they map files. `firsts` says when the
+    first row of each of them is gone. The first of them are the parts of the merged view; `ends` says when the last row
+    of each of these ends.
     """
 
     progress: PlanProgress
     state: HomeState
     changes: tuple[pa.Table, ...] = ()
+    firsts: tuple[int, ...] = ()
     ends: tuple[int, ...] = ()
 
     @property
@@ -111,10 +113,19 @@ class PlanVersion:
         """The changes since the view was merged."""
         return self.changes[len(self.ends) :]
 
-    @cached_property
-    def ends_first(self) -> int:
-        """When the first row of the merged view ends; NEVER if none does."""
-        return min((first_end(part) for part in self.changes[: len(self.ends)]), default=NEVER)
+    @property
+    def goes_first(self) -> int:
+        """When the first row is gone of all that the view is made of; NEVER if none goes."""
+        return min(self.firsts, default=NEVER)
+
+    def stays_first(self, ticked: int) -> int:
+        """The same of what a commit of this tick does not drop as a whole."""
+        return min((*self.firsts[len(self.ends) :], self.merged_first(ticked)), default=NEVER)
+
+    def merged_first(self, ticked: int) -> int:
+        """The same of the parts of the merged view alone."""
+        parts = zip(self.firsts, self.ends, strict=False)
+        return min((first for first, end in parts if end >= ticked), default=NEVER)
 
 
 @dataclass
@@ -155,7 +166,7 @@ class ContinuousQuery:
     """Where its state is: 'driver' or 'spark'; only a commit changes it."""
     home_reason: str = "it has not ticked yet"
     must_merge: bool = False
-    """Its next batch merges state and view: tasks know no ranges of it yet."""
+    """Its next batch merges state and view: tasks know no ranges of it yet, or it is not known when that was done."""
     is_dropped: bool = False
     is_paused: bool = False
     weighed: Facts | None = None
@@ -215,13 +226,20 @@ class ContinuousQuery:
 
     @property
     def view_width(self) -> int | None:
-        """The width of the intervals of expiration by which a large view is kept in parts, so that a merge writes only
-        what has come since the last one. None: the view is small, or rows are withdrawn from it, and it is written
-        anew."""
-        if self.is_withdrawn or len(self.version.changes) >= MOST_VIEW_PARTS:
+        """The width of the intervals of expiration by which a large view is kept in parts, which are dropped whole.
+        None: the view is small, or rows are withdrawn from it, and it is one part."""
+        if self.is_withdrawn:
             return None
         rows = sum(part.num_rows for part in self.version.changes)
         return (self.twentieth or self.plan.step) if rows > REWRITTEN_ROWS else None
+
+    def rewrites_view(self, ticked: int) -> bool:
+        """Whether a merge writes the whole view anew, rather than what has come since the last one: it is one part, or
+        has too many, or has one in which rows expired an interval ago and others have not."""
+        width, version = self.view_width, self.version
+        if width is None or len(version.changes) >= MOST_VIEW_PARTS:
+            return True
+        return version.merged_first(ticked) < ticked - width
 
     @cached_property
     def is_withdrawn(self) -> bool:
@@ -251,6 +269,22 @@ class ContinuousQuery:
     def keeps_expiring(self) -> bool:
         """Whether its state has rows that expire."""
         return any(size for path, (_, size) in self.version.state.sizes.items() if path not in self._lasting)
+
+    @property
+    def holds_rows(self) -> bool:
+        """Whether its state or its view has rows, which may have expired."""
+        return self.keeps_expiring or any(part.num_rows for part in self.version.changes)
+
+    @cached_property
+    def keeps_lists(self) -> bool:
+        """Whether state is kept in lists, whose parts have rows that expire at different times."""
+        return any(table.layout is Layout.LIST for table in empty_tables(self.plan).values())
+
+    @cached_property
+    def intervals(self) -> frozenset[int]:
+        """The widths of the intervals of its calendars, whose parts are dropped whole."""
+        tables = empty_tables(self.plan).values()
+        return frozenset(table.width for table in tables if isinstance(table, Calendar))
 
     @cached_property
     def grid(self) -> TickGrid:

@@ -295,8 +295,8 @@ class SparkPlans:
         if merging or not ranges:
             ranges = self._ranges(query, task, due)
         shown = self._commits.view_parts(query.id) if merging and has_view(query) else []
-        width = query.view_width
-        if width is not None:
+        is_rewritten = query.rewrites_view(due.upto)
+        if not is_rewritten:
             shown = [part for part in shown if part.kind == CHANGES]
         return StageBatch(
             token=uuid.uuid4().hex,
@@ -311,7 +311,8 @@ class SparkPlans:
             begins=begins_now(query, due),
             is_silent=is_silent(query, due),
             has_view=has_view(query),
-            view_width=width,
+            view_width=query.view_width,
+            rewrites_view=is_rewritten,
             is_derived=query.derived is not None,
             occupied=occupied_ticks(query, self._stores, due),
             subplans=tuple(_in_stages(query, task, ranges, due)),
@@ -350,7 +351,7 @@ class SparkPlans:
         earlier = () if batch.merging else batch.known[-KNOWN:]
         kept = (_sizes(reports), batch.due.upto, _layouts(reports))
         state = StageState(batch.ranges, batch.token, (*earlier, known), *kept)
-        is_rewritten = batch.has_view and batch.view_width is None
+        is_rewritten = batch.has_view and batch.rewrites_view
         drops = () if not batch.merging else (STATE, VIEW) if is_rewritten else (STATE,)
         self._meter(query, batch, reports)
 

@@ -18,7 +18,7 @@ from windrow.engine.plans.commits import PlanCommits
 from windrow.engine.plans.committer import PlanCommitter, ProcessedBatch
 from windrow.engine.plans.delivering import PlanDelivery
 from windrow.engine.plans.due import begins_at, due_upto, inputs_of, occupied, without_gaps
-from windrow.engine.plans.homes import PlanDelay, PlanFailure, PlanHomes, is_silent, lifetimes, new_rows
+from windrow.engine.plans.homes import PlanDelay, PlanFailure, PlanHomes, is_silent, lifetimes, new_rows, reads_tuples
 from windrow.engine.plans.query import ContinuousQuery, counts_ticks
 from windrow.engine.state import StreamState
 from windrow.engine.store.journal import Journal
@@ -30,13 +30,6 @@ from windrow.types import point_text
 
 MERGED_PARTS = 20
 """So many parts of changes or of state are merged into one."""
-
-VIEW_PARTS, VIEW_WAITS = 10, 4
-"""Without state, at least so many parts of changes are merged into large views, unless so many twentieths of a window
-have passed: each time writes a file for every twentieth, and is the slower tick."""
-
-SMALL_VIEW_ROWS, FEW_VIEWS = 10_000, 16
-"""Views of at most so many rows, and as many views, cost less to write than the commit that they are part of."""
 
 TOGETHER = 500
 """At most so many queries are in one commit."""
@@ -169,9 +162,7 @@ class PlanTicker:
         chosen = self._homes.choose(queries, due)
         home = chosen[queries[0].id][0]
         queries = [query for query in queries if chosen[query.id][0] == home and query.home == queries[0].home]
-        rows = sum(part.num_rows for query in queries for part in query.version.changes)
-        are_large = rows > SMALL_VIEW_ROWS or len(queries) > FEW_VIEWS
-        merging = home != queries[0].home or any(self._is_merging(query, due.upto, are_large) for query in queries)
+        merging = home != queries[0].home or any(self._is_merging(query, due) for query in queries)
         done, delay = list[ProcessedBatch](), None
         for query, batch in zip(queries, self._homes[home].advance(queries, due, merging), strict=True):
             if isinstance(batch, PlanFailure):
@@ -213,20 +204,27 @@ class PlanTicker:
             "query_suspended", "query '{query}' is suspended: {error}", logging.ERROR, query=query.name, error=why
         )
 
-    def _is_merging(self, query: ContinuousQuery, ticked: int, are_large: bool) -> bool:
-        """Whether state and view are merged now: after so many parts, or when a twentieth of a window has passed and
-        there is something to drop. In a window of few ticks that is all the time. A view alone, whose expired rows
-        nobody sees, or one beside state that does not expire, can wait for four twentieths if the views of the batch
-        `are_large`."""
-        if query.must_merge:
+    def _is_merging(self, query: ContinuousQuery, due: DueTicks) -> bool:
+        """Whether state and view are merged now: after so many parts, or if rows that are gone would else be on record
+        for more than a twentieth of the shortest window, and for more than a tick."""
+        if query.must_merge or query.unmerged >= MERGED_PARTS:
             return True
-        passed, version = 0 if query.merged_at is None else ticked - query.merged_at, query.version
-        if query.twentieth is None or passed < query.twentieth:
-            return query.unmerged >= MERGED_PARTS
-        if not query.unmerged:
-            return query.view_width is None and version.ends_first < ticked
-        can_wait = passed < VIEW_WAITS * query.twentieth and are_large and not query.keeps_expiring
-        return query.unmerged >= (VIEW_PARTS if can_wait else 1)
+        most = query.twentieth
+        if most is None:
+            return False
+        if query.version.stays_first(due.upto) < due.upto - most or self._merges_state(query, due.upto):
+            return True
+        is_long = due.upto - due.before > most  # rows may come and go within the batch
+        return is_long and (query.holds_rows or reads_tuples(query, self._stores, due.before))
+
+    def _merges_state(self, query: ContinuousQuery, ticked: int) -> bool:
+        """Whether state is due to be merged that may have expired rows: parts by key, which are not dropped whole, and
+        lists."""
+        if query.merged_at is None or query.twentieth is None or ticked - query.merged_at < query.twentieth:
+            return False
+        if query.keeps_lists and query.keeps_expiring:
+            return True
+        return query.unmerged > 0 and (query.has_new_state or query.keeps_expiring)
 
 
 def _repeated_upto(query: ContinuousQuery, stores: WindowStores, due: DueTicks, limit: int) -> DueTicks:

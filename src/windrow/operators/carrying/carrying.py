@@ -16,11 +16,19 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.operators.advance import Advance, advance
-from windrow.operators.carrying.live_rows import from_answer, live_rows
-from windrow.operators.carrying.matching import SameSubPlan, nodes_by_path, same_subplans, windows_by_path
+from windrow.operators.carrying.live_rows import from_answer, last_rows, live_rows
+from windrow.operators.carrying.matching import (
+    SameSubPlan,
+    nodes_by_path,
+    resized_windows,
+    same_subplans,
+    windows_by_path,
+)
 from windrow.operators.changes import stored
 from windrow.operators.layouts.choosing import begun
+from windrow.operators.layouts.keyed import Keyed
 from windrow.operators.layouts.steps import StateTable
+from windrow.operators.negation.rows_window import COUNTED, Counting, resized
 from windrow.operators.relations.table_scan import TableRows
 from windrow.operators.scan import POINT, StreamRows, births_end, split
 from windrow.operators.state import ROOT, PlanState, empty_tables
@@ -47,13 +55,15 @@ class CarriedState:
 
     `tables` are the tables of the sub-plans that are carried over, `outputs` the rows of their output that are alive,
     both by paths of the new plan. `windows`: the windows below these, and which windows of the old plan they are; of
-    all other windows the tuples must be read again. `rebuilt` are the paths of operators whose state is made anew.
-    `is_whole`: the plans are the same.
+    all other windows the tuples must be read again. `lacking`: those of them below a count-based window that has become
+    longer, and has no more rows than before. `rebuilt` are the paths of operators whose state is made anew. `is_whole`:
+    the plans are the same.
     """
 
     tables: Mapping[str, StateTable] = field(default_factory=dict)
     outputs: Mapping[str, Edge] = field(default_factory=dict)
     windows: Mapping[int, int] = field(default_factory=dict)
+    lacking: frozenset[int] = frozenset()
     rebuilt: tuple[str, ...] = ()
     is_whole: bool = False
 
@@ -69,7 +79,7 @@ def carry(
     """What the new plan has of the old one's state after its last tick. `answer`: the old answer, as stored changes;
     None if it is not kept. `tables_changed`: tables have changed since that tick."""
     same = same_subplans(old, new, tables_changed)
-    found = _Carrying(old, state, new, ticked, answer, same)
+    found = _Carrying(old, state, new, ticked, answer, same, resized_windows(old, new))
     root = same.get(ROOT)
     if root is not None and root.old == ROOT and (answer is None or isinstance(new.root, ToStream)):
         found.take(root, None)
@@ -88,9 +98,11 @@ class _Carrying:
     ticked: int
     answer: pa.Table | None
     same: Mapping[str, SameSubPlan]
+    resized: Mapping[str, SameSubPlan]
     tables: dict[str, StateTable] = field(default_factory=dict)
     outputs: dict[str, Edge] = field(default_factory=dict)
     windows: dict[int, int] = field(default_factory=dict)
+    lacking: set[int] = field(default_factory=set)
     rebuilt: list[str] = field(default_factory=list)
 
     def visit(self, node: Node, path: str) -> None:
@@ -99,6 +111,9 @@ class _Carrying:
         edge = None if match is None else self._output(match)
         if match is not None and edge is not None:
             self.take(match, Edge(match.renamed(edge.rows), node.schema, edge.is_strict))
+            return
+        if isinstance(node, Counting) and path in self.resized:
+            self._take_resized(node, self.resized[path])
             return
         self._rebuild(node, path)
         if isinstance(node, OutputWindow | OutputRows):  # no state tells what was reported at earlier ticks
@@ -118,6 +133,17 @@ class _Carrying:
         if any(one in empty_tables(self.new) for one in own):
             self.rebuilt.append(path)
 
+    def _take_resized(self, node: Counting, match: SameSubPlan) -> None:
+        """Carry a count-based window over that has had another number of rows."""
+        assert isinstance(match.node, Counting)
+        before = set(self.windows)
+        self.take(match, None)
+        ring, counted = self.tables.get(match.new), self.tables.get(match.new + COUNTED)
+        if isinstance(ring, Keyed) and isinstance(counted, Keyed):
+            self.tables[match.new], is_whole = resized(node, match.node.size, ring, counted)
+            self.lacking |= set() if is_whole else self.windows.keys() - before
+        self.outputs[match.new] = last_rows(node, self.tables.get(match.new), self.ticked)
+
     def take(self, match: SameSubPlan, edge: Edge | None) -> None:
         """Carry a sub-plan over."""
         empty = empty_tables(self.new)
@@ -134,7 +160,8 @@ class _Carrying:
                 self.windows[new[to]] = number
 
     def carried(self, is_whole: bool) -> CarriedState:
-        return CarriedState(self.tables, self.outputs, self.windows, tuple(self.rebuilt), is_whole)
+        windows = self.windows, frozenset(self.lacking)
+        return CarriedState(self.tables, self.outputs, *windows, tuple(self.rebuilt), is_whole)
 
 
 def _moved(match: SameSubPlan, table: StateTable, empty: StateTable, ticked: int) -> StateTable:

@@ -50,7 +50,7 @@ def live_rows(plan: ContinuousPlan, state: PlanState, node: Node, path: str, tic
     if isinstance(node, GroupBy):
         return _keyed(node, found, calls_of(node).group_schema, ticked)
     if isinstance(node, RowsWindow | OutputRows):
-        return _keyed(node, found, ring_schema(node), ticked)
+        return last_rows(node, found, ticked)
     if isinstance(node, Distinct):
         return _distinct(node, found, ticked)
     if isinstance(node, SetOperation):
@@ -59,6 +59,11 @@ def live_rows(plan: ContinuousPlan, state: PlanState, node: Node, path: str, tic
         shown = state.tables.get(path + SHOWN)
         return _keyed(node, shown, pa.schema([(COUNT, pa.int64()), *_columns(node)]), ticked)
     return None
+
+
+def last_rows(node: RowsWindow | OutputRows, ring: StateTable | None, ticked: int) -> Edge:
+    """The rows of a count-based window, from its ring."""
+    return _keyed(node, ring, ring_schema(node), ticked)
 
 
 def from_answer(node: Node, answer: pa.Table, ticked: int) -> Edge:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from windrow.operators.grouping.calls import calls_of
+from windrow.operators.negation.rows_window import Counting
 from windrow.operators.state import ROOT, has_internal
 from windrow.optimizer.common_subplan import subplan_key
 from windrow.plan.algebra.nodes import ContinuousPlan, GroupBy, Node, TableScan, ToStream, Window, walk
@@ -46,7 +47,7 @@ def same_subplans(old: ContinuousPlan, new: ContinuousPlan, tables_changed: bool
     plan, and below RESTORE it is of instants, so the whole plan is the same then, or nothing is. `tables_changed`:
     tables have changed since the last tick, so sub-plans over them have to begin anew.
     """
-    if (old.step, old.origin, old.point, old.periodic) != (new.step, new.origin, new.point, new.periodic):
+    if not _tick_alike(old, new):
         return {}
     known = dict[str, tuple[str, Node]]()
     for path, node in nodes_by_path(old.root):
@@ -57,10 +58,37 @@ def same_subplans(old: ContinuousPlan, new: ContinuousPlan, tables_changed: bool
         if match is None or (tables_changed and any(isinstance(one, TableScan) for one in walk(node))):
             continue
         found[path] = SameSubPlan(match[1], match[0], path, _names(match[1], node))
-    if any(has_internal(plan) or _restores(plan) for plan in (old, new)):
+    if _is_of_one_piece(old) or _is_of_one_piece(new):
         root = found.get(ROOT)
         return {} if root is None or root.old != ROOT else {ROOT: root}
     return found
+
+
+def resized_windows(old: ContinuousPlan, new: ContinuousPlan) -> dict[str, SameSubPlan]:
+    """By path in the new plan, its count-based windows that the old plan has with another number of rows: of several
+    the one with the most."""
+    if not _tick_alike(old, new) or _is_of_one_piece(old) or _is_of_one_piece(new):
+        return {}
+    known, found = dict[str, tuple[str, Counting]](), dict[str, SameSubPlan]()
+    for path, node in nodes_by_path(old.root):
+        if isinstance(node, Counting):
+            key = subplan_key(replace(node, size=1))
+            if key not in known or known[key][1].size < node.size:
+                known[key] = path, node
+    for path, node in nodes_by_path(new.root):
+        match = known.get(subplan_key(replace(node, size=1))) if isinstance(node, Counting) else None
+        if match is not None:
+            found[path] = SameSubPlan(match[1], match[0], path, _names(match[1], node))
+    return found
+
+
+def _tick_alike(old: ContinuousPlan, new: ContinuousPlan) -> bool:
+    return (old.step, old.origin, old.point, old.periodic) == (new.step, new.origin, new.point, new.periodic)
+
+
+def _is_of_one_piece(plan: ContinuousPlan) -> bool:
+    """Whether the state of a sub-plan depends on the whole plan."""
+    return has_internal(plan) or _restores(plan)
 
 
 def _restores(plan: ContinuousPlan) -> bool:

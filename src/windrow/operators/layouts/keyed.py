@@ -260,6 +260,12 @@ class Keyed:
     def settled(self, ticked: int) -> Keyed:
         return self
 
+    def packed(self) -> Keyed:
+        """The same table, without the memory of rows that were replaced or removed."""
+        if all(level.count == level.words.size for level in self.levels):
+            return self
+        return replace(self, levels=tuple(_packed(level) for level in self.levels if level.count))
+
     def cut(self, path: str, rows: pa.Table, lo: int, hi: int) -> list[StatePart]:
         """Rows, with GONE, as a durable part."""
         return [StatePart(path, self.layout, rows, lo, hi)] if rows.num_rows else []
@@ -310,6 +316,14 @@ def _joined(levels: list[KeyLevel]) -> KeyLevel:
     rows = pa.concat_tables([taken(level.rows, level.live) for level in levels])
     order = np.argsort(words, kind="stable")
     return KeyLevel(words[order], taken(rows, order).combine_chunks(), np.ones(order.size, bool))
+
+
+def _packed(level: KeyLevel) -> KeyLevel:
+    """The rows of a level that stand."""
+    if level.count == level.words.size:
+        return level
+    words, rows = level.words[level.live], taken(level.rows, level.live).combine_chunks()
+    return KeyLevel(words, rows, np.ones(words.size, bool))
 
 
 def _are_numbers(rows: pa.Table, keys: Sequence[str]) -> bool:

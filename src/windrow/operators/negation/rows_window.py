@@ -65,7 +65,9 @@ def rows_window(node: Counting, stored: pa.Table, path: str, ring: Keyed, counte
     leaves[pushed] = ticks[pushed + size]
     # Tuples of earlier batches, each pushed out by the new one that takes its slot.
     pushing = np.flatnonzero((place < size) & (number >= size))
-    old = ring.take(ring.find([one.take(pa.array(pushing)) for one in slots], pushing.size), rows.schema)
+    met = ring.find([one.take(pa.array(pushing)) for one in slots], pushing.size)
+    pushing, met = pushing[met >= 0], met[met >= 0]  # a window that has become longer has free slots
+    old = ring.take(met, rows.schema)
     came, went = np.flatnonzero(ticks < leaves), np.flatnonzero((ticks < leaves) & (leaves < NEVER))
     edge = _changes(
         node,
@@ -90,12 +92,29 @@ def rows_window(node: Counting, stored: pa.Table, path: str, ring: Keyed, counte
     )
 
 
+def resized(node: Counting, was: int, ring: Keyed, counted: Keyed) -> tuple[Keyed, bool]:
+    """The ring of a window from that of one with `was` rows and the same columns; and whether it has all rows. If not,
+    it is longer than the other was, and lacks what had left that one: it fills up with what comes."""
+    rows = ring.rows(ring_schema(node))
+    keys = [normal(rows.column(name)) for name in partition_keys(node)]
+    totals, slots = _counts(node, counted, counted.find(keys, rows.num_rows)), longs(rows.column(SLOT))
+    number = totals - 1 - (totals - 1 - slots) % was
+    kept = np.flatnonzero(number >= totals - node.size)
+    at = rows.column_names.index(SLOT)
+    moved = taken(rows, kept).set_column(at, SLOT, pa.array(number[kept] % node.size))
+    most = int(longs(counted.rows(_counted_schema(node)).column(COUNT)).max(initial=0))
+    return Keyed(ring_keys(node)).put(moved, np.full(kept.size, -1)), node.size <= was or most <= was
+
+
 def _counts(node: Counting, counted: Keyed, at: Points) -> Points:
     """How many tuples partitions have had; 0 where there is none."""
     out = np.zeros(at.size, np.int64)
-    schema = pa.schema([*((c.sql, c.type.arrow) for c in node.partition), (COUNT, pa.int64())])
-    out[at >= 0] = longs(counted.take(at[at >= 0], schema).column(COUNT))
+    out[at >= 0] = longs(counted.take(at[at >= 0], _counted_schema(node)).column(COUNT))
     return out
+
+
+def _counted_schema(node: Counting) -> pa.Schema:
+    return pa.schema([*((c.sql, c.type.arrow) for c in node.partition), (COUNT, pa.int64())])
 
 
 def _changes(node: Counting, came: tuple[pa.Table, Points, Points], went: tuple[pa.Table, Points]) -> Edge:

@@ -19,16 +19,15 @@ from windrow.engine.kept.window_stores import StoreUse, WindowStores
 from windrow.engine.plans.changing.takeover import PlanTakeover, Takeovers, answer_of, is_stream, no_changes
 from windrow.engine.plans.commits import ANSWERS, CHANGES, STATE, VIEW, NewPart, PlanCommits, PlanTick
 from windrow.engine.plans.delivering import PlanDelivery
-from windrow.engine.plans.homes import DRIVER, state_part
+from windrow.engine.plans.homes import DRIVER, state_part, view_part
 from windrow.engine.plans.query import ContinuousQuery, PlanProgress, PlanVersion, kept_columns
 from windrow.engine.plans.tables import changes_table, ordered, view_table
 from windrow.engine.tables.commits import TableCommits
 from windrow.operators.carrying.difference import came, difference, lasting, withdrawn
 from windrow.operators.state import compacted
 from windrow.operators.tables.kernel import Kernel
-from windrow.operators.view import last_end, live_view
+from windrow.operators.view import first_gone, live_view
 from windrow.settings import Settings
-from windrow.types import POINT_MAX
 
 
 @dataclass(frozen=True)
@@ -94,9 +93,10 @@ class PlanSwaps:
         (parts, entry), *_ = self._commits.tick([tick], along)
         new.uses = tuple(uses)
         progress = PlanProgress(taken.ticked, seq, None, taken.covered, effects)
-        ends = tuple(part.ends for part in parts if part.kind == VIEW)
-        kept = replace(old.version, progress=progress, state=taken.state)
-        new.version = kept if told.view is None else PlanVersion(progress, taken.state, (told.view,), ends)
+        new.version = replace(old.version, progress=progress, state=taken.state)
+        if told.view is not None:
+            (view,) = (part for part in parts if part.kind == VIEW)
+            new.version = PlanVersion(progress, taken.state, (told.view,), (view.goes,), (view.ends,))
         new.home, new.home_reason = DRIVER, "its plan has just changed"
         new.committed = new.merged_at = taken.ticked
         new.unmerged = old.unmerged if told.view is None else 0
@@ -147,7 +147,7 @@ class PlanSwaps:
     def _parts(self, new: ContinuousQuery, taken: PlanTakeover, told: _Reported) -> tuple[NewPart, ...]:
         found = [state_part(part) for part in compacted(taken.state)]
         if told.comes.num_rows:
-            found.append(NewPart(CHANGES, told.comes))
+            found.append(NewPart(CHANGES, told.comes, lo=first_gone(told.comes)))
         if told.view is not None:
-            found.append(NewPart(VIEW, told.view, hi=None if new.is_withdrawn else min(last_end(told.view), POINT_MAX)))
+            found.append(view_part(new, told.view))
         return tuple(found)

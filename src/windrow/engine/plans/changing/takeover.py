@@ -160,7 +160,7 @@ class Takeovers:
             if i in carried.windows and not has_all:
                 return None
             if i in carried.windows:
-                since = query.uses[carried.windows[i]].since
+                since = ticked if i in carried.lacking else query.uses[carried.windows[i]].since
             elif has_all and best is not None:  # its own store has all that later ticks read, another more of the past
                 read, since = best, best.since
             if i not in carried.windows:
