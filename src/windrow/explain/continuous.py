@@ -57,6 +57,8 @@ Note = tuple[str, str]
 NAMED = 5
 """So many queries that share a join are named."""
 
+KEPT = "Rules: the plan is the one that was saved with the state; this version of Windrow would choose another"
+
 
 @dataclass(frozen=True)
 class RunningPlan:
@@ -104,7 +106,8 @@ def _explained(
     more += _measured(running) if running is not None else [f"Complete: {_would_be_complete(plan)}"]
     note = between_ticks(plan)
     more += [] if note is None else [f"Note: {note}"]
-    more += ["Rules:", *_rules(optimized.trace)]
+    is_kept = running is not None and not optimized.trace
+    more += [KEPT] if is_kept else ["Rules:", *_rules(optimized.trace)]
     more += verbose_lines(optimized) if verbose else []
     return ExplainedPlan(name, title, root, tuple(more))
 

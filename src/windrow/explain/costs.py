@@ -15,8 +15,8 @@ PARTS = ("inserting", "processing", "expiring", "withdrawing", "starting")
 
 
 def verbose_lines(optimized: OptimizedPlan) -> list[str]:
-    """The costs of a plan and the candidates, line by line."""
-    return [*_costs(optimized), *_candidates(optimized)]
+    """The costs of a plan and the candidates, line by line. A plan that was saved has no candidates."""
+    return [*_costs(optimized), *(_candidates(optimized) if optimized.trace else ())]
 
 
 def _scale(plan: ContinuousPlan) -> tuple[float, str]:

@@ -64,7 +64,7 @@ class RuleStep:
 
 @dataclass(frozen=True)
 class OptimizedPlan:
-    """A plan, the steps that led to it, and the facts by which they chose."""
+    """A plan, the steps that led to it (none: it was saved), and the facts by which they chose."""
 
     plan: ContinuousPlan
     trace: tuple[RuleStep, ...]

@@ -250,6 +250,13 @@ class WindowStores:
         found = self._reader(reader)
         return None if found is None else StoreUse(found.store, found.name, found.since, found.predicate)
 
+    def serves(self, use: StoreUse, wanted: WantedRows) -> bool:
+        """Whether a reader has its rows where a window that wants these would look for them, with all its columns."""
+        store, reader = self._stores.get(use.store), self._reader(use.reader)
+        if store is None or reader is None or not _is_at(store, wanted.stream, wanted.axis, wanted.keys):
+            return False
+        return set(wanted.columns) <= set(reader.columns) and reader.predicate in (None, wanted.predicate)
+
     def error(self, reader: str) -> str | None:
         """Why nothing is kept for a reader any more."""
         found = self._reader(reader)

@@ -265,6 +265,11 @@ class PlanCommits:
         """In a transaction: a plan has passed ticks at which nothing changed."""
         self._catalog.execute("UPDATE plans SET ticked = ? WHERE id = ?", (ticked, number))
 
+    def save(self, number: int, saved: str) -> None:
+        """Save anew what a plan depends on besides its statement."""
+        with self._catalog.transaction() as tx:
+            tx.execute("UPDATE plans SET saved = ? WHERE id = ?", (saved, number))
+
     def suspend(self, number: int, why: str) -> None:
         with self._catalog.transaction() as tx:
             tx.execute("UPDATE plans SET error = ? WHERE id = ?", (why, number))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -22,13 +23,13 @@ from windrow.dataplane.sinks.outputs import remove_output
 from windrow.dataplane.sinks.ownership import Claim
 from windrow.engine.kept.measured_facts import measured_facts
 from windrow.engine.kept.window_stores import StoreUse, WindowStores
-from windrow.engine.plans.commits import STATE, VIEW, PlanCommits
+from windrow.engine.plans.commits import STATE, VIEW, PlanCommits, PlanPart
 from windrow.engine.plans.derived import query_of, stream_of
 from windrow.engine.plans.due import TickGrid, due_upto, inputs_of
 from windrow.engine.plans.homes import SPARK, restored
 from windrow.engine.plans.locking import held, in_order, tried
 from windrow.engine.plans.output import mode_of, sink_columns
-from windrow.engine.plans.planning import PlanChoices, planned
+from windrow.engine.plans.planning import PLAN, PlanChoices, is_plan_of, kept_plan, planned, saved_query, with_plan
 from windrow.engine.plans.query import (
     ContinuousQuery,
     HomeState,
@@ -46,8 +47,9 @@ from windrow.engine.tables.manager import TableManager
 from windrow.engine.tables.stored import StoredTable
 from windrow.engine.tables.uses import TableUse, known_from, seen_from, table_uses
 from windrow.engine.ticks.delivery import sweep
-from windrow.errors import CatalogError, Place, StateError, UnsupportedError
+from windrow.errors import BindError, CatalogError, Place, StateError, UnsupportedError, WindrowError
 from windrow.logs import log_event
+from windrow.operators.carrying.fitting import misfits
 from windrow.operators.stages.ranges import WHOLE
 from windrow.operators.state import PlanState
 from windrow.optimizer.facts import NOTHING_MEASURED, Facts
@@ -266,7 +268,7 @@ class PlanManager:
             remove_output(old_output)
             names = [stream.name for stream in streams]
             choices = self.beginning(plan, choices)
-            saved = json.dumps({"types": types, "point": plan.point.name, **choices.saved()})
+            saved = saved_query(plan, types, choices)
             self._commits.add(number, statement.name, to_text(derived or statement), saved, names, along)
             query = made_query(number, statement, text, optimized, choices, uses)
             query.derived = derived
@@ -406,7 +408,8 @@ class PlanManager:
     # -- recovery ------------------------------------------------------------------------------
 
     def recover(self) -> None:
-        """Rebuild the continuous queries from the catalog and the blocks."""
+        """Rebuild the continuous queries from the catalog and the blocks. One whose state cannot be that of its plan is
+        suspended as long as this version has the state open; the catalog stays as it is for one that can read it."""
         for row in self._commits.rows():
             query = self._restored(row)
             self._queries[query.name.lower()] = query
@@ -414,8 +417,12 @@ class PlanManager:
     def _restored(self, row: Row) -> ContinuousQuery:
         query = self._read_row(row, self._manager.record())
         progress, parts = query.progress, self._commits.parts(query.id, STATE)
+        if query.has_own_state and (what := self._misfit(query, parts)) is not None:
+            query.halted, query.has_own_state = _other_state(what), False
         state: HomeState = PlanState()
-        if any(part.buckets != WHOLE for part in parts):
+        if not query.has_own_state:
+            pass
+        elif any(part.buckets != WHOLE for part in parts):
             state = restored_state(parts, progress.ticked)
             query.home, query.home_reason, query.must_merge = SPARK, "it was there before the restart", True
         elif progress.ticked is not None:
@@ -431,15 +438,39 @@ class PlanManager:
         query.must_merge = query.must_merge or len({part.seq for part in parts}) > 1 or query.keeps_lists
         query.unshown = tuple(self._commits.unpublished(query.id))
         query.sink = self._open_sink(query, begun=row["changes"] > 0)
+        self._note_plan(query)
         return query
+
+    def _misfit(self, query: ContinuousQuery, parts: Sequence[PlanPart]) -> str | None:
+        """Why what is on disk cannot be of a query's plan; None if it may be."""
+        for i, (window, use) in enumerate(zip(query.plan.windows, query.uses, strict=True)):
+            if not self._stores.serves(use, wanted_rows(query.plan, i, self._manager.stream(window.stream))):
+                return f"it reads other tuples of stream '{window.stream}'"
+        last = {(part.operator, part.layout): part for part in parts}
+        paths = misfits(query.plan, map(self._commits.state_part, last.values()))
+        return f"its operators keep other rows, at {', '.join(paths)}" if paths else None
+
+    def _note_plan(self, query: ContinuousQuery) -> None:
+        """Save the plan of a query from a version that saved none. Log what is not as usual."""
+        saved, name = json.loads(query.saved), query.name
+        if PLAN not in saved and query.has_own_state:
+            query.saved = with_plan(saved, query.plan)
+            self._commits.save(query.id, query.saved)
+        if query.halted is not None:
+            told = "query '{query}' is suspended: {error}"
+            log_event("query_suspended", told, logging.ERROR, query=name, error=query.halted)
+        elif not query.optimized.trace:
+            told = "query '{query}' keeps the plan of its state, which this version of Windrow would not choose"
+            log_event("plan_kept", told, query=name)
 
     def _read_row(self, row: Row, types_of: TypesOf) -> ContinuousQuery:
         """A query of the catalog, with its progress, without its state and its sink."""
-        text, choices = row["statement"], PlanChoices.restored(json.loads(row["saved"]))
+        text, saved = row["statement"], json.loads(row["saved"])
+        choices = PlanChoices.restored(saved)
         statement = cast(CreateQuery | CreateDerivedStream, parse_one(text))
         derived = statement if isinstance(statement, CreateDerivedStream) else None
         query = statement if isinstance(statement, CreateQuery) else query_of(statement)
-        optimized = self._bind(query, text, types_of, choices)
+        optimized, halted = self._planned_again(query, text, types_of, choices, saved)
         found = [self._stores.use(f"{row['id']}/{i}") for i in range(len(optimized.plan.windows))]
         windows = zip(optimized.plan.windows, found, strict=True)
         uses = [replace(use, predicate=kept_columns(window)[1]) for window, use in windows if use is not None]
@@ -449,11 +480,31 @@ class PlanManager:
                 remedy="Restore the state directory from a copy, or DROP the query.",
             )
         made = made_query(row["id"], query, text, optimized, choices, uses)
+        made.saved, made.halted = row["saved"], halted
+        made.has_own_state = is_plan_of(saved, optimized.plan)
         made.derived = derived
         made.tables = self.table_uses(optimized.plan)
         made.is_paused = bool(row["paused"])
         made.version = PlanVersion(self._progress(row), PlanState())
         return made
+
+    def _planned_again(
+        self, statement: CreateQuery, text: str, types_of: TypesOf, choices: PlanChoices, saved: Mapping[str, Any]
+    ) -> tuple[OptimizedPlan, str | None]:
+        """The plan of a saved query, which is that of its state, whatever this version would choose; and why the query
+        cannot go on, if it cannot: its text is refused now, or the plan cannot be read."""
+        try:
+            found = self._bind(statement, text, types_of, choices)
+        except BindError as error:
+            if PLAN not in saved:
+                raise
+            return kept_plan(saved, choices.facts), f"this version of Windrow refuses it: {error.message}"
+        if is_plan_of(saved, found.plan):
+            return found, None
+        try:
+            return kept_plan(saved, choices.facts), None
+        except WindrowError as error:
+            return found, _other_state(error.message)
 
     def read(self, types_of: TypesOf) -> None:
         """Read the queries of the catalog without their state, to show what is committed. Plans of known queries are
@@ -461,7 +512,7 @@ class PlanManager:
         known, found = {query.id: query for query in self.all()}, dict[str, ContinuousQuery]()
         for row in self._commits.rows():
             query = known.get(row["id"])
-            if query is None or query.text != row["statement"]:
+            if query is None or (query.text, query.saved) != (row["statement"], row["saved"]):
                 types = RecordedTypes(json.loads(row["saved"])["types"], types_of)
                 query = self._read_row(row, types)
             query.version = replace(query.version, progress=self._progress(row))
@@ -511,3 +562,11 @@ def check_slack(settings: Settings) -> None:
             "later tuples",
             remedy="Keep slack_meaning as it is, or give the stream a larger SLACK.",
         )
+
+
+def _other_state(what: str) -> str:
+    """Why a query does not go on from its state."""
+    return (
+        f"its state is not of the plan that this version of Windrow has of it ({what}): open the directory with the "
+        "version that wrote it, or build the state anew by CREATE OR REPLACE QUERY"
+    )

@@ -1,7 +1,12 @@
-"""From a query's text to its plan, with what was chosen when the query was created: a restart makes the same plan."""
+"""From a query's text to its plan, with what was chosen when the query was created.
+
+The state of a query is that of its plan, so the plan is saved with it. A restart makes the plan again, from the saved
+choices; where that gives another one, since this version of Windrow has other costs or rules, the saved plan is kept.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,11 +17,16 @@ from windrow.optimizer.common_subplan import numbered_in_order
 from windrow.optimizer.execution import UPA, executed, rules_off_for
 from windrow.optimizer.facts import NOTHING_MEASURED, Facts, StreamFacts
 from windrow.optimizer.pipeline import RULES, OptimizedPlan, optimize
-from windrow.plan.algebra.nodes import Streaming, ToStream
+from windrow.patterns.invariants import check_patterns
+from windrow.plan.algebra.nodes import ContinuousPlan, Streaming, ToStream
+from windrow.plan.algebra.recording import recorded, restored_plan
 from windrow.plan.binder import TypesOf
 from windrow.plan.continuous import bind_continuous
 from windrow.plan.continuous.clocks import SourceOf, TableOf
 from windrow.settings import Settings
+
+PLAN = "plan"
+"""The name of the plan in what is saved of a query."""
 
 FIRST_RULES = (
     *("push_selections", "compute_on_arrival", "merge_joins"),
@@ -77,3 +87,25 @@ def planned(
         # Every tick delivers the whole answer of its window.
         plan = replace(plan, root=ToStream(plan.root, Streaming.RSTREAM))
     return replace(found, plan=numbered_in_order(executed(plan, choices.execution)))
+
+
+def saved_query(plan: ContinuousPlan, types: str, choices: PlanChoices) -> str:
+    """What the catalog keeps of a query beside its text: its choices, what Spark said of its types, and its plan."""
+    return json.dumps({"types": types, "point": plan.point.name, **choices.saved(), PLAN: recorded(plan)})
+
+
+def with_plan(saved: Mapping[str, Any], plan: ContinuousPlan) -> str:
+    """What a version kept that did not save plans, with the plan."""
+    return json.dumps({**saved, PLAN: recorded(plan)})
+
+
+def kept_plan(saved: Mapping[str, Any], facts: Facts) -> OptimizedPlan:
+    """The plan that was saved, without the steps that led to it. Raises StateError if it cannot be read."""
+    plan = restored_plan(saved[PLAN])
+    check_patterns(plan)
+    return OptimizedPlan(plan, (), facts)
+
+
+def is_plan_of(saved: Mapping[str, Any], plan: ContinuousPlan) -> bool:
+    """Whether a plan that was made again is the saved one, as far as is known: early versions saved none."""
+    return PLAN not in saved or recorded(plan) == saved[PLAN]

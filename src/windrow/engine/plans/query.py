@@ -169,13 +169,19 @@ class ContinuousQuery:
     """Its next batch merges state and view: tasks know no ranges of it yet, or it is not known when that was done."""
     is_dropped: bool = False
     is_paused: bool = False
+    """It does not tick (ALTER QUERY … PAUSE); its streams keep what it needs."""
+    saved: str = ""
+    """What the catalog had of it beside its text, if it was read there."""
+    halted: str | None = None
+    """Why it is suspended in this version alone, which cannot go on from what is on disk; the catalog does not know."""
+    has_own_state: bool = True
+    """Whether what is on disk is of its plan. If not, nothing of it may be carried over."""
     weighed: Facts | None = None
     """The facts by which its plan was chosen again last, if that gave the same plan."""
     weighed_at: int | None = None
     """The tick at which facts were measured anew last."""
     chosen_again: str | None = None
     """Why its plan was chosen again, since the state directory was opened."""
-    """It does not tick (ALTER QUERY … PAUSE); its streams keep what it needs."""
     shares_join_with: tuple[str, ...] = ()
     """The queries that its join was processed for, too, at its last tick."""
     shares_subplans: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -222,7 +228,7 @@ class ContinuousQuery:
 
     @property
     def error(self) -> str | None:
-        return self.progress.error
+        return self.halted or self.progress.error
 
     @property
     def view_width(self) -> int | None:

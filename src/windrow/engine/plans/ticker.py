@@ -246,7 +246,7 @@ def _may_join(query: ContinuousQuery, other: ContinuousQuery) -> bool:
     if (
         its.ticked != mine.ticked
         or other.derived is not None
-        or its.error is not None
+        or other.error is not None
         or other.is_paused
         or other.unshown
     ):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,6 +17,7 @@ from windrow.engine.plans.changing.swapping import PlanSwaps
 from windrow.engine.plans.commits import PlanCommits
 from windrow.engine.plans.locking import held
 from windrow.engine.plans.manager import PlanManager, check_slack, made_query
+from windrow.engine.plans.planning import saved_query
 from windrow.engine.plans.query import ContinuousQuery
 from windrow.engine.queries.query_manager import QueryManager
 from windrow.engine.queries.sink_paths import refuse_loop
@@ -82,8 +82,8 @@ class QueryChanges:
             new.sink, new.subscribers, new.metrics = sink or old.sink, old.subscribers, old.metrics
             new.ticking, new.late_call = old.ticking, old.late_call
             taken = self._swaps.takeovers.prepared(old, new, ticked)
-            saved = {"types": types, "point": new.plan.point.name, **new.choices.saved()}
-            self._swaps.swap(old, new, taken, to_text(statement), json.dumps(saved))
+            saved = saved_query(new.plan, types, new.choices)
+            self._swaps.swap(old, new, taken, to_text(statement), saved)
             self._plans.take_over(old, new)
         log_event(
             "query_replaced",

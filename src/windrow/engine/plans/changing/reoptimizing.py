@@ -6,13 +6,13 @@ takes the place of the old one as CREATE OR REPLACE QUERY does, at the last tick
 
 The answer must not change. So nothing is done if a window whose state has to be built anew is not kept whole; nor in a
 join with a table that is NON RETROACTIVE, of which the versions that results have met may be gone; nor for a derived
-stream, a query in Spark (its state would have to come to the driver), or one that is paused or suspended. Locks are
-only tried: if a statement or a micro-batch holds one, the next ticks try again.
+stream, a query in Spark (its state would have to come to the driver), one that is run by another strategy than the
+default, or one that is paused or suspended. Locks are only tried: if a statement or a micro-batch holds one, the next
+ticks try again.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -22,11 +22,13 @@ from windrow.engine.plans.changing.takeover import PlanTakeover
 from windrow.engine.plans.homes import DRIVER
 from windrow.engine.plans.locking import in_order, tried
 from windrow.engine.plans.manager import PlanManager, made_query
+from windrow.engine.plans.planning import saved_query
 from windrow.engine.plans.query import ContinuousQuery
 from windrow.engine.queries.query_manager import QueryManager
 from windrow.logs import log_event
 from windrow.operators.scan import reach
 from windrow.optimizer.drift import Drift, drift
+from windrow.optimizer.execution import UPA, execution_of
 from windrow.plan.algebra.nodes import NrrJoin, walk
 from windrow.settings import Settings
 
@@ -54,7 +56,7 @@ class Reoptimizer:
         ticked = query.progress.ticked
         if ticked is None or query.derived is not None or query.home != DRIVER or query.error or query.is_paused:
             return False
-        if len(query.plan.windows) < 2 or query.unshown:
+        if len(query.plan.windows) < 2 or query.unshown or execution_of(query.plan) != UPA:
             return False
         if any(isinstance(one, NrrJoin) for one in walk(query.plan.root)):
             return False
@@ -80,8 +82,8 @@ class Reoptimizer:
         taken = self._swaps.takeovers.prepared(old, new, ticked)
         if not _keeps_all(taken, ticked):
             return None
-        saved = {"types": types, "point": new.plan.point.name, **choices.saved()}
-        self._swaps.swap(old, new, taken, to_text(old.statement), json.dumps(saved))
+        saved = saved_query(new.plan, types, choices)
+        self._swaps.swap(old, new, taken, to_text(old.statement), saved)
         new.chosen_again = found.what
         self._plans.take_over(old, new)
         _log(new, found)

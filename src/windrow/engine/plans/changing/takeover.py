@@ -101,7 +101,7 @@ class Takeovers:
 
     def _carried(self, query: ContinuousQuery, new: ContinuousQuery, ticked: int) -> CarriedState:
         has_lost = any(self._stores.is_suspended(use.reader) for use in query.uses)
-        if has_lost or ticked != query.progress.ticked:
+        if has_lost or ticked != query.progress.ticked or not query.has_own_state:
             return CarriedState()
         state = query.version.state
         if query.home != DRIVER:
