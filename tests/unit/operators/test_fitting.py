@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given, reject, settings
+from hypothesis import strategies as st
 from support.continuous import run
-from support.plan_builder import Maker, join, plan, plans, semi, streams
+from support.plan_builder import Maker, join, join_plans, negation_plans, plan, plans, semi, streams
 
+from windrow.errors import UnsupportedError
 from windrow.operators.carrying.fitting import misfits
 from windrow.operators.layouts.parts import StatePart
 from windrow.operators.state import compacted
+from windrow.optimizer.execution import DIRECT, NEGATIVE, UPA, executed
 from windrow.plan.algebra.nodes import ContinuousPlan, Distinct, Node
 
 ANY: dict[str, Any] = {"deadline": None, "suppress_health_check": list(HealthCheck)}
@@ -24,10 +27,19 @@ def parts(one: ContinuousPlan, rows: Any, **settings: Any) -> list[StatePart]:
     return [*ran.parts, *compacted(ran.state)]
 
 
-@settings(max_examples=60, **ANY)
-@given(one=plans(), rows=streams())
-def test_own_parts_fit(one: ContinuousPlan, rows: Any) -> None:
-    assert misfits(one, parts(one, rows)) == []
+@settings(max_examples=90, **ANY)
+@given(
+    one=st.one_of(plans(), join_plans(), negation_plans()),
+    rows=streams(),
+    execution=st.sampled_from([UPA, UPA, NEGATIVE, DIRECT]),
+    explicit=st.booleans(),
+)
+def test_own_parts_fit(one: ContinuousPlan, rows: Any, execution: str, explicit: bool) -> None:
+    try:
+        ran = executed(one, execution)
+    except UnsupportedError:
+        reject()
+    assert misfits(ran, parts(ran, rows, explicit_expiry=explicit)) == []
 
 
 def of(node: Node) -> list[StatePart]:

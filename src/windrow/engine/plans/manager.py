@@ -568,5 +568,5 @@ def _other_state(what: str) -> str:
     """Why a query does not go on from its state."""
     return (
         f"its state is not of the plan that this version of Windrow has of it ({what}): open the directory with the "
-        "version that wrote it, or build the state anew by CREATE OR REPLACE QUERY"
+        "version that wrote it, or make it anew (CREATE OR REPLACE QUERY; a derived stream by DROP and CREATE)"
     )
