@@ -11,7 +11,7 @@ import pyarrow as pa
 from windrow.operators.tables.rows import longs, numbered, taken
 from windrow.operators.ticks import EXP, NEVER, TS, UNTIL, DueTicks, Points
 from windrow.plan.algebra.nodes import PlanColumn
-from windrow.synopses.cells.arrays import run_starts
+from windrow.synopses.cells.arrays import Mask, run_starts
 
 TICK, COUNT = "__tick", "__n"
 """Columns of strict changes: the tick, and how many equal rows come (or, below zero, are withdrawn) at it."""
@@ -54,6 +54,14 @@ class Edge:
             longs(self.rows.column(shown_end(self.rows)))
         )
 
+    def seen(self, due: DueTicks) -> tuple[Points, Mask]:
+        """The ticks at which lifetimes enter the answer, and which of them some tick sees."""
+        births, ends = longs(self.rows.column(TS)), longs(self.rows.column(shown_end(self.rows)))
+        if due.count == 1:  # all are born below the tick
+            return np.full(births.size, due.upto), ends >= due.upto
+        enter = due.first_above(births)
+        return enter, enter < due.first_above(ends)
+
 
 def shown_end(rows: pa.Table) -> str:
     """The column that says when a row leaves the output."""
@@ -83,8 +91,7 @@ def as_strict(edge: Edge, due: DueTicks) -> Edge:
     that no tick sees is left out."""
     if edge.is_strict:
         return edge
-    enter, leave = edge.ticks(due)
-    seen = enter < leave
+    enter, seen = edge.seen(due)
     rows = taken(edge.rows, seen)
     ones = np.ones(rows.num_rows, np.int64)
     head = {TICK: enter[seen], COUNT: ones, TS: rows.column(TS), EXP: rows.column(shown_end(rows))}
