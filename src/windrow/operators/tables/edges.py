@@ -55,9 +55,10 @@ class Edge:
         )
 
     def seen(self, due: DueTicks) -> tuple[Points, Mask]:
-        """The ticks at which lifetimes enter the answer, and which of them some tick sees."""
+        """The ticks at which lifetimes that are born in the due time enter the answer, and which of them some tick
+        sees."""
         births, ends = longs(self.rows.column(TS)), longs(self.rows.column(shown_end(self.rows)))
-        if due.count == 1:  # all are born below the tick
+        if due.count == 1:
             return np.full(births.size, due.upto), ends >= due.upto
         enter = due.first_above(births)
         return enter, enter < due.first_above(ends)
@@ -88,10 +89,11 @@ def made_at(values: pa.Table, ticks: Points, counts: Points) -> pa.Table:
 
 def as_strict(edge: Edge, due: DueTicks) -> Edge:
     """The edge as strict changes: a lifetime comes at its first tick, and is to expire when it leaves the output. One
-    that no tick sees is left out."""
+    that no tick sees is left out. Lifetimes may have been born before the due ticks."""
     if edge.is_strict:
         return edge
-    enter, seen = edge.seen(due)
+    enter, leave = edge.ticks(due)
+    seen = enter < leave
     rows = taken(edge.rows, seen)
     ones = np.ones(rows.num_rows, np.int64)
     head = {TICK: enter[seen], COUNT: ones, TS: rows.column(TS), EXP: rows.column(shown_end(rows))}

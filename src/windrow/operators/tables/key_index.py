@@ -146,7 +146,8 @@ class _Index:
         first, last = self.starts[slots].astype(np.int64), self.starts[slots + 1].astype(np.int64)
         count = last - first
         ends = np.cumsum(count)
-        return self.rows[np.repeat(first - (ends - count), count) + np.arange(ends[-1] if ends.size else 0)]
+        at = np.repeat(first - (ends - count), count) + np.arange(ends[-1] if ends.size else 0)
+        return np.asarray(self.rows[at], np.int64)
 
 
 def _index(chunks: Sequence[_Chunk]) -> None:
@@ -212,7 +213,7 @@ class _Looked:
         sizes = np.array([len(keys) for keys in self._loose])
         firsts, begins = np.cumsum(sizes) - sizes, np.array(self._begins)
         rows = maybe_among(pa.chunked_array(self._loose), values)
-        return rows + (begins - firsts)[np.searchsorted(firsts, rows, "right") - 1]
+        return np.asarray(rows + (begins - firsts)[np.searchsorted(firsts, rows, "right") - 1])
 
     def up(self, mixed: Words) -> Iterator[Points]:
         """The rows with one of these keys in pieces that are indexed, index by index."""
