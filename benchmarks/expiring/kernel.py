@@ -3,7 +3,7 @@
 The result of a query is materialised as its strategy says (section 5.3.2 of the paper): by UPA in a calendar, with
 tombstones or as a hash table where rows are withdrawn; by NT in a hash table; by DIRECT in a list that is scanned at
 every tick. That is part of the time and of the bytes, as in the paper. Tuples that a plan reads again from the windows'
-stores are part of the bytes, too.
+stores are part of the bytes, too, and so are the indexes of their keys.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ import pyarrow as pa
 
 from expiring.queries import Query
 from expiring.trace import POINT, Trace
+from windrow.dataplane.stores.runs import FileRuns
+from windrow.engine.kept.rewrites import PANES
 from windrow.operators import state as plan_states
 from windrow.operators.advance import advance
 from windrow.operators.layouts.calendar import Calendar
@@ -116,6 +118,7 @@ class Links:
     trace: Trace
     tables: list[pa.Table] = field(default_factory=list)
     points: list[np.ndarray] = field(default_factory=list)
+    runs: FileRuns = field(default_factory=FileRuns)
 
     def __post_init__(self) -> None:
         for window in self.plan.windows:
@@ -132,10 +135,23 @@ class Links:
         found = {}
         for i, history in enumerate(needs_history(self.plan)):
             first = due.before - self.trace.window
-            at = np.searchsorted(self.points[i], [first, due.before, due.upto])
+            at = np.searchsorted(self.points[i], [first, due.before, due.upto]).tolist()
             new = self.tables[i].slice(at[1], at[2] - at[1])
-            found[i] = StreamRows(new, self.tables[i].slice(at[0], at[1] - at[0]) if history else None)
+            found[i] = StreamRows(new, self._stored(i, at[0], at[1]) if history else None)
         return found
+
+    def _stored(self, i: int, first: int, last: int) -> pa.Table:
+        """Rows in the chunks in which a window store gives them: files of a pane each are read in runs. Of the oldest
+        file some rows are taken; the newest one grows."""
+        rows = self.tables[i]
+        size = max(1, rows.num_rows * self.trace.window // self.trace.count // PANES)
+        begin = min(-(-first // size), last // size)
+        self.runs.forget([f"{i}/{pane}" for pane in range(begin)])
+        whole = [f"{i}/{pane}" for pane in range(begin, last // size)]
+        files = self.runs.tables(i, whole, lambda path: rows.slice(int(path.split("/")[1]) * size, size))
+        oldest = taken(rows, np.arange(first, max(first, begin * size)))
+        newest = rows.slice(max(first, last // size * size), last - max(first, last // size * size))
+        return pa.concat_tables([oldest, *files, newest])
 
 
 def measured(query: Query, trace: Trace, way: Way, ticks: int) -> dict[str, Any]:
@@ -162,7 +178,7 @@ def measured(query: Query, trace: Trace, way: Way, ticks: int) -> dict[str, Any]
             state = CompactedOnce().relaid(plan, state)
         results.append(done.changes.num_rows)
     stored = sum(one.old.nbytes for one in links.rows(due).values() if one.old is not None)
-    kept = {"operators": state.nbytes, "windows": stored, "answer": answer.table.nbytes}
+    kept = {"operators": state.nbytes, "windows": stored + kernel.indexes.nbytes, "answer": answer.table.nbytes}
     departures = answer.table.departures
     return {
         "ms": 1_000 * statistics.median(times[-ticks:]) * 1_000 / (step * len(query.links)),

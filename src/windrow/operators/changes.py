@@ -48,8 +48,7 @@ def changes_schema(schema: Sequence[PlanColumn]) -> pa.Schema:
 def report(edge: Edge, due: DueTicks) -> Reported:
     """The changes of all due ticks, in any order: a tick does not wait for what only a reader needs (`in_order`)."""
     if not edge.is_strict:
-        enter, leave = edge.ticks(due)
-        seen = enter < leave
+        enter, seen = edge.seen(due)
         rows = taken(edge.rows, seen)
         ends, ops = longs(rows.column(shown_end(rows))), pa.repeat("+", rows.num_rows)
         return Reported(_changes(edge, rows, ops, enter[seen], ends))

@@ -18,12 +18,13 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from windrow.operators.layouts.keyed import Keyed, gone_rows
+from windrow.operators.layouts.keyed import Keyed, gone_rows, words_of
 from windrow.operators.layouts.steps import Outcome, TickBatch
 from windrow.operators.tables.edges import Edge
 from windrow.operators.tables.rows import longs, normal, numbered, taken
 from windrow.operators.ticks import EXP, TS, UNTIL, DueTicks, Points, TickNumbers
 from windrow.plan.algebra.nodes import Distinct
+from windrow.synopses.cells.arrays import run_starts
 
 YOUNGEST = "__young"
 """The latest exp of the tuples with a value; EXP is that of the row that shows it."""
@@ -39,17 +40,22 @@ def distinct(node: Distinct, edge: Edge, path: str, state: Keyed, batch: TickBat
     due, names = batch.due, edge.names
     rows = visible_rows(edge, due)
     columns = [normal(column) for column in rows.columns[2:]]
-    ids, firsts = numbered(columns, rows.num_rows)
-    known = state.find([column.take(pa.array(firsts)) for column in columns], firsts.size)
+    words = words_of(columns, rows.num_rows)
+    ids, firsts = numbered(columns, rows.num_rows, words)
+    fresh = pa.table([column.take(pa.array(firsts)) for column in columns], names)
+    known = state.find(fresh.columns, firsts.size, words[firsts])
+    there = known[known >= 0]
+    ends = state.numbers(EXP, there)
     # Values of the state that have no new tuple, and whose row expires now.
-    ending = np.setdiff1d(state.where(EXP, due.upto), known)
+    ending = np.setdiff1d(state.where(EXP, due.upto), there[ends < due.upto])
+    old = state.take(ending, distinct_schema(node))
+    values = pa.concat_tables([fresh, old.select(names)]).combine_chunks() if ending.size else fresh
     at = np.concatenate([known, ending])
     held = at >= 0
-    old = state.take(at[held], distinct_schema(node))
-    values = _values(names, columns, firsts, taken(old, np.arange(held[: firsts.size].sum(), old.num_rows)))
     shown = np.full(at.size, NOT_SHOWN, np.int64)
     youngest = np.full(at.size, NOT_SHOWN, np.int64)
-    shown[held], youngest[held] = longs(old.column(EXP)), longs(old.column(YOUNGEST))
+    shown[held] = np.concatenate([ends, longs(old.column(EXP))])
+    youngest[held] = np.concatenate([state.numbers(YOUNGEST, there), longs(old.column(YOUNGEST))])
     made = chains(ids, longs(rows.column(TS)), longs(rows.column(EXP)), shown, youngest, due)
     lifetime = {TS: pa.array(made.ts), EXP: pa.array(made.exp)} | (
         {UNTIL: pa.array(made.exp)} if batch.has_until else {}
@@ -71,17 +77,9 @@ NOT_SHOWN = np.iinfo(np.int64).min
 
 
 def visible_rows(edge: Edge, due: DueTicks) -> pa.Table:
-    """TS, EXP and the values of rows that some tick sees, in the order of their births, the longest-lived first."""
+    """TS, EXP and the values of rows that some tick sees."""
     rows = edge.rows.select([TS, EXP, *edge.names])
-    ts, exp = longs(rows.column(TS)), longs(rows.column(EXP))
-    seen = np.flatnonzero(due.first_above(ts) < due.first_above(exp))
-    return taken(rows, seen[np.lexsort((-exp[seen], ts[seen]))])
-
-
-def _values(names: list[str], columns: list[pa.Array], firsts: Points, ending: pa.Table) -> pa.Table:
-    """The values by number: first those that have new tuples, then others that end."""
-    fresh = pa.table([column.take(pa.array(firsts)) for column in columns], names)
-    return pa.concat_tables([fresh, ending.select(names)]).combine_chunks()
+    return taken(rows, Edge(rows, edge.schema).seen(due)[1])
 
 
 @dataclass(frozen=True)
@@ -96,12 +94,37 @@ class Chains:
 
 
 def chains(ids: Points, ts: Points, exp: Points, shown: Points, youngest: Points, due: DueTicks) -> Chains:
-    """All rows of all values, a round at a time: round i makes the i-th row of every value that has one.
+    """The rows that show values at the due ticks. Tuples are given by the number of their value and their lifetimes,
+    and come at due ticks; `shown` and `youngest` are the ends per value before."""
+    if due.count == 1 and shown[shown != NOT_SHOWN].min(initial=due.before) >= due.before:
+        return _at_one_tick(ids, ts, exp, shown, youngest, due.upto)
+    return _in_rounds(ids, ts, exp, shown, youngest, due)
 
-    Tuples come in the order of their births. `best` is the latest exp of a value's tuples so far, so the renewal at a
-    tick takes that of the last tuple below it.
+
+def _at_one_tick(ids: Points, ts: Points, exp: Points, shown: Points, youngest: Points, tick: int) -> Chains:
+    """All tuples come at the tick, so a value has at most one new row: a value that is not shown begins, and one whose
+    row ends is renewed."""
+    latest = youngest.copy()
+    np.maximum.at(latest, ids, exp)
+    is_new, ends_now = shown == NOT_SHOWN, shown < tick
+    first = np.flatnonzero(is_new[ids])
+    first = first[np.lexsort((-exp[first], ts[first], ids[first]))]
+    first = first[run_starts(ids[first])]  # of each new value the first born, of these the one that lives longest
+    births, ends = shown.copy(), latest.copy()
+    births[ids[first]], ends[ids[first]] = ts[first], exp[first]
+    comes = ends_now & (latest >= tick)
+    value = np.flatnonzero(comes)
+    after = np.where(comes, ends, np.where(ends_now, NOT_SHOWN, shown))
+    return Chains(value, births[value], ends[value], after, latest)
+
+
+def _in_rounds(ids: Points, ts: Points, exp: Points, shown: Points, youngest: Points, due: DueTicks) -> Chains:
+    """A round at a time: round i makes the i-th row of every value that has one.
+
+    Tuples are put in the order of their births, the longest-lived first. `best` is the latest exp of a value's tuples
+    so far, so the renewal at a tick takes that of the last tuple below it.
     """
-    order = np.argsort(ids, kind="stable")
+    order = np.lexsort((-exp, ts, ids))
     ids, ts, exp = ids[order], ts[order], exp[order]
     counts = np.bincount(ids, minlength=shown.size)
     first = np.cumsum(counts) - counts

@@ -6,9 +6,9 @@ A result is new if one of its parts is. Each is made once, from its first new pa
 old rows of the inputs before it, and the old and new rows of those behind it. Inputs are probed in the plan's order. As
 in Algorithm 3, lifetimes are part of the condition (with a.ts < b.exp, since they are half-open).
 
-Old rows of an input that reads a window through selections and projections alone come from the window's store; those
-of an input that is δ* may come from the state of that (`Join.reused`); those of other inputs are the join's own state,
-a calendar by exp.
+Old rows of an input that reads a window through selections and projections alone come from the window's store, where
+those with the keys of a tick are looked up (`tables/key_index.py`); those of an input that is δ* may come from the
+state of that (`Join.reused`); those of other inputs are the join's own state, a calendar by exp.
 """
 
 from __future__ import annotations
@@ -55,6 +55,8 @@ class Stored:
             column = column_below(self.node, key)
             if column is None:
                 computed.append((key, values))
+            elif rows is self.rows:
+                rows = picked(rows, batch.kernel.indexes.among(self.node, column, rows.column(column), values))
             else:
                 rows = picked(rows, maybe_among(rows.column(column), values))
         edge = through(self.node, scan(_window(self.node), rows, batch.has_until), batch.kernel)

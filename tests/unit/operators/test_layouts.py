@@ -237,10 +237,12 @@ def test_distinct_is_delta_star(tuples, length, step, cuts):
     one, other = b.window(length, {"v": INT}), b.window(2 * length, {"v": INT})
     plan = plan_of(Distinct(b.union(one, other)), step)
     upto = 60
-    done = run(plan, [tuples, tuples[::3]], [0, *sorted(c * step for c in cuts if c * step < upto), upto])
+    some = [0, *sorted(c * step for c in cuts if c * step < upto), upto]
     both = [(t, t + length, v) for t, (v,) in tuples] + [(t, t + 2 * length, v) for t, (v,) in tuples[::3]]
-    found = [(ts, exp, v) for _, _, ts, exp, v in rows_of(done.all_changes)]
-    assert sorted(found) == sorted(delta_star(both, step, upto))
+    for ends in (some, range(0, upto + 1, step)):
+        done = run(plan, [tuples, tuples[::3]], ends)
+        found = [(ts, exp, v) for _, _, ts, exp, v in rows_of(done.all_changes)]
+        assert sorted(found) == sorted(delta_star(both, step, upto))
 
 
 @settings(max_examples=40, deadline=None)

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.operators.layouts.parts import Departures, Layout, StatePart
-from windrow.operators.tables.rows import flat, hashed, longs, same, taken
+from windrow.operators.tables.rows import flat, hashed, longs, same_at, taken
 from windrow.operators.ticks import NEVER, Points
 from windrow.synopses.cells.arrays import Mask
 from windrow.synopses.cells.buckets import BUCKETS, Words
@@ -49,7 +49,7 @@ class KeyLevel:
 
     @cached_property
     def count(self) -> int:
-        return int(self.live.sum())
+        return int(np.count_nonzero(self.live))
 
     @cached_property
     def _has_twins(self) -> bool:
@@ -114,12 +114,13 @@ class Keyed:
 
     layout = Layout.KEYED
 
-    def find(self, columns: Sequence[pa.Array], rows: int) -> Points:
-        """The index of the row with the same key, for each of these keys; −1 if there is none."""
+    def find(self, columns: Sequence[pa.Array], rows: int, words: Words | None = None) -> Points:
+        """The index of the row with the same key, for each of these keys; −1 if there is none. `words`: those of the
+        keys (`words_of`), if they are known."""
         out = np.full(rows, -1, np.int64)
         if not self.levels or not rows:
             return out
-        words = words_of(columns, rows)
+        words = words_of(columns, rows) if words is None else words
         order = np.argsort(words)  # neighbours are looked up one after another: the level passes the cache once
         words = words[order]
         for start, level in self._starts():
@@ -127,8 +128,7 @@ class Keyed:
             asked = order[hit]
             alive = level.live[met]
             asked, met = asked[alive], met[alive]
-            theirs = [flat(level.rows.column(key)).take(pa.array(met)) for key in self.keys]
-            equal = same([flat(c).take(pa.array(asked)) for c in columns], theirs, asked.size)
+            equal = same_at(columns, asked, [level.rows.column(key) for key in self.keys], met)
             out[asked[equal]] = start + met[equal]
         return out
 
@@ -148,6 +148,14 @@ class Keyed:
         """The indices of rows whose column is less than this."""
         found = [start + level.below(name, below) for start, level in self._starts()]
         return np.concatenate(found) if found else np.zeros(0, np.int64)
+
+    def numbers(self, name: str, at: Points) -> Points:
+        """The numbers of an int64 column in the rows at these indices."""
+        out = np.empty(at.size, np.int64)
+        for start, level in self._starts():
+            mine = (at >= start) & (at < start + level.words.size)
+            out[mine] = longs(level.rows.column(name))[at[mine] - start]
+        return out
 
     def take(self, at: Points, schema: pa.Schema) -> pa.Table:
         """The rows at these indices."""

@@ -11,7 +11,7 @@ import pyarrow as pa
 from windrow.operators.tables.rows import longs, numbered, taken
 from windrow.operators.ticks import EXP, NEVER, TS, UNTIL, DueTicks, Points
 from windrow.plan.algebra.nodes import PlanColumn
-from windrow.synopses.cells.arrays import run_starts
+from windrow.synopses.cells.arrays import Mask, run_starts
 
 TICK, COUNT = "__tick", "__n"
 """Columns of strict changes: the tick, and how many equal rows come (or, below zero, are withdrawn) at it."""
@@ -54,6 +54,15 @@ class Edge:
             longs(self.rows.column(shown_end(self.rows)))
         )
 
+    def seen(self, due: DueTicks) -> tuple[Points, Mask]:
+        """The ticks at which lifetimes that are born in the due time enter the answer, and which of them some tick
+        sees."""
+        births, ends = longs(self.rows.column(TS)), longs(self.rows.column(shown_end(self.rows)))
+        if due.count == 1:
+            return np.full(births.size, due.upto), ends >= due.upto
+        enter = due.first_above(births)
+        return enter, enter < due.first_above(ends)
+
 
 def shown_end(rows: pa.Table) -> str:
     """The column that says when a row leaves the output."""
@@ -80,7 +89,7 @@ def made_at(values: pa.Table, ticks: Points, counts: Points) -> pa.Table:
 
 def as_strict(edge: Edge, due: DueTicks) -> Edge:
     """The edge as strict changes: a lifetime comes at its first tick, and is to expire when it leaves the output. One
-    that no tick sees is left out."""
+    that no tick sees is left out. Lifetimes may have been born before the due ticks."""
     if edge.is_strict:
         return edge
     enter, leave = edge.ticks(due)

@@ -15,6 +15,7 @@ from windrow.cql.bounds.guards import guarded
 from windrow.cql.final.sql import finalize
 from windrow.cql.final.types import DOUBLE, Final
 from windrow.errors import ExecutionError, first_line
+from windrow.operators.tables.key_index import KeyIndexes
 from windrow.plan.algebra.nodes import PlanColumn, columns_in
 from windrow.types import SqlType
 
@@ -28,7 +29,8 @@ MOST_TEXTS = 10_000
 class Kernel:
     """Evaluates expressions and statements. Threads do not share connections, so calls need no lock.
 
-    `max_value_bytes` bounds the values that functions make; a larger one is NULL.
+    `max_value_bytes` bounds the values that functions make; a larger one is NULL. `indexes` are those of the stored
+    tuples that operators look through at every tick.
     """
 
     def __init__(self, max_value_bytes: int = 1 << 20, memory_limit: str = "1GB"):
@@ -36,6 +38,7 @@ class Kernel:
         self._memory_limit = memory_limit
         self._local = threading.local()
         self._texts: dict[int, tuple[exp.Expr, Final]] = {}
+        self.indexes = KeyIndexes()
 
     def __reduce__(self) -> tuple[type[Kernel], tuple[int, str]]:
         """A connection stays in its process; another process opens its own."""

@@ -17,7 +17,7 @@ from windrow.operators.ticks import Points
 from windrow.synopses.cells.arrays import Mask
 from windrow.synopses.cells.buckets import Words
 
-_ODD, _LONG = np.uint64(0x9E3779B97F4A7C15), pa.int64()
+ODD, _LONG = np.uint64(0x9E3779B97F4A7C15), pa.int64()
 SLOTS_PER_VALUE = 128
 """One in so many other keys is kept in vain."""
 
@@ -39,9 +39,9 @@ def maybe_among(column: pa.ChunkedArray, values: pa.Array) -> Points:
     if not is_word(column.type):
         plain = normal(column) if pa.types.is_floating(column.type) else column
         return np.flatnonzero(flat(pc.is_in(plain, value_set=values)).to_numpy(zero_copy_only=False))
-    found, at, is_marked = [np.zeros(0, np.int64)], 0, _marking(_words(values))
+    found, at, is_marked = [np.zeros(0, np.int64)], 0, _marking(words_in(values))
     for chunk in column.chunks:
-        words = _words(chunk)
+        words = words_in(chunk)
         for lo in range(0, words.size, _PIECE):
             found.append(at + lo + np.flatnonzero(is_marked(words[lo : lo + _PIECE])))
         at += words.size
@@ -80,31 +80,41 @@ def rows_between(column: pa.ChunkedArray, lo: int, hi: int) -> Points:
 def picked(table: pa.Table, rows: Points) -> pa.Table:
     """Some rows of a table, in ascending order. Of a table in many chunks Arrow would copy all rows first, so they are
     taken chunk by chunk."""
-    batches = table.to_batches()
-    if len(batches) < 2 or not rows.size:
+    if not rows.size or table.column(0).num_chunks < 2:
         return taken(table, rows)
-    starts = np.cumsum([0, *(batch.num_rows for batch in batches)]).tolist()
-    cuts = np.searchsorted(rows, starts).tolist()
-    pieces = zip(batches, starts, cuts, cuts[1:], strict=False)
-    parts = [(batch, rows[lo:hi] - start) for batch, start, lo, hi in pieces if hi > lo]
-    columns = [_picked([(batch.column(i), at) for batch, at in parts]) for i in range(table.num_columns)]
-    return pa.Table.from_arrays(columns, schema=table.schema)
+    columns = _chunks(table)
+    starts = np.cumsum([0, *map(len, columns[0])])
+    cuts = np.searchsorted(rows, starts)
+    hit = np.flatnonzero(cuts[1:] > cuts[:-1]).tolist()
+    places = [rows[cuts[i] : cuts[i + 1]] - starts[i] for i in hit]
+    found = [_picked([chunks[i] for i in hit], places) for chunks in columns]
+    return pa.Table.from_arrays(found, schema=table.schema)
 
 
-def _picked(parts: Sequence[tuple[pa.Array, Points]]) -> pa.Array:
+def _chunks(table: pa.Table) -> list[list[pa.Array]]:
+    """The chunks of each column, all cut at the same rows."""
+    found = [column.chunks for column in table.columns]
+    sizes = [[len(chunk) for chunk in chunks] for chunks in found]
+    if all(one == sizes[0] for one in sizes):
+        return found
+    batches = table.to_batches()
+    return [[batch.column(i) for batch in batches] for i in range(table.num_columns)]
+
+
+def _picked(chunks: Sequence[pa.Array], places: Sequence[Points]) -> pa.Array:
     """Some values of each of several arrays. NumPy takes numbers without NULL with far less ado than Arrow."""
-    kind = parts[0][0].type
+    kind = chunks[0].type
     is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
-    if is_number and not any(array.null_count for array, _ in parts):
-        return pa.array(np.concatenate([array.to_numpy()[at] for array, at in parts]), kind)
-    return pa.concat_arrays([array.take(pa.array(at)) for array, at in parts])
+    if is_number and not any(chunk.null_count for chunk in chunks):
+        return pa.array(np.concatenate([c.to_numpy()[at] for c, at in zip(chunks, places, strict=True)]), kind)
+    return pa.concat_arrays([c.take(pa.array(at)) for c, at in zip(chunks, places, strict=True)])
 
 
 def is_word(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_date32(kind))
 
 
-def _words(column: pa.Array) -> Words:
+def words_in(column: pa.Array) -> Words:
     whole = column
     if column.type != _LONG:
         whole = (column.cast(pa.int32()) if pa.types.is_date32(column.type) else column).cast(_LONG)
@@ -120,6 +130,6 @@ def _equal_one_of(words: Words, wanted: Words) -> Mask:
 
 
 def _hashed(words: Words, bits: int) -> Points:
-    mixed = words * _ODD
+    mixed = words * ODD
     mixed >>= np.uint64(64 - bits)
     return np.asarray(mixed.view(np.int64))

@@ -75,6 +75,17 @@ def same(left: Sequence[pa.Array], right: Sequence[pa.Array], rows: int) -> Mask
     return out
 
 
+def same_at(left: Sequence[pa.Array], at: Points, right: Sequence[pa.Array], to: Points) -> Mask:
+    """Whether row at[i] of one equals row to[i] of the other, for every i."""
+    out = np.ones(at.size, bool)
+    for one, other in zip(map(flat, left), map(flat, right), strict=True):
+        if pa.types.is_integer(one.type) and not (one.null_count or other.null_count):
+            out &= one.to_numpy()[at] == other.to_numpy()[to]
+        else:
+            out &= _same(one.take(pa.array(at)), other.take(pa.array(to)))
+    return out
+
+
 def _same(one: pa.Array, other: pa.Array) -> Mask:
     kind = one.type
     if pa.types.is_integer(kind) and not (one.null_count or other.null_count):
@@ -108,21 +119,22 @@ def _same_lists(one: pa.Array, other: pa.Array, null: Mask, none: Mask) -> Mask:
     return np.asarray(out, bool)
 
 
-def numbered(columns: Sequence[pa.Array], rows: int) -> tuple[Points, Points]:
-    """A number for each row, equal for equal rows, from 0 in the order of first rows; and the first row of each."""
+def numbered(columns: Sequence[pa.Array], rows: int, words: Words | None = None) -> tuple[Points, Points]:
+    """A number for each row, equal for equal rows, from 0 in the order of first rows; and the first row of each.
+    `words`: a hash of each row, if there is one already."""
     if not columns:
         return np.zeros(rows, np.int64), np.zeros(min(rows, 1), np.int64)
     plain = [flat(column) for column in columns]
     if len(plain) == 1 and not pa.types.is_nested(plain[0].type):
         encoded = normal(plain[0]).dictionary_encode(null_encoding="encode").indices
     else:
-        encoded = pa.array(hashed(plain, rows).view(np.int64)).dictionary_encode().indices
+        words = hashed(plain, rows) if words is None else words
+        encoded = pa.array(words.view(np.int64)).dictionary_encode().indices
     ids = np.asarray(encoded.to_numpy(zero_copy_only=False), np.int64)
     firsts = first_rows(ids)
     if len(plain) > 1:
         rest = np.flatnonzero(firsts[ids] != np.arange(rows))
-        one, other = pa.array(rest), pa.array(firsts[ids[rest]])
-        if not same([c.take(one) for c in plain], [c.take(other) for c in plain], rest.size).all():
+        if not same_at(plain, rest, plain, firsts[ids[rest]]).all():
             return _numbered_exactly(plain)
     return ids, firsts
 
