@@ -111,3 +111,19 @@ def test_expired_rows_of_a_view_are_dropped_in_silence(open_state: Open) -> None
             assert all(end >= upto - 40 // 20 - 1 for end in shown), (name, upto)
     states = {name: wr._engine.plans.query(name).version.state.sizes for name in ("plain", "names")}
     assert not states["plain"] and sum(rows for rows, _ in states["names"].values()) == 2
+
+
+def test_indexes_of_keys_go_with_their_windows(open_state: Open) -> None:
+    wr = open_state(plan_home="driver", retained_changes=0)
+    for text in [*STREAMS, "CREATE QUERY joined AS SELECT a.k, b.x FROM a [RANGE 40] JOIN b [RANGE 40] ON a.k = b.k"]:
+        wr.sql(text)
+    for name in ("a", "b"):
+        wr.deposit(name, [(t % 20, f"{name}{t}", t) for t in sorted(range(20_000), key=lambda t: t % 20)])
+    for t in range(21, 25):
+        for name in ("a", "b"):
+            wr.deposit(name, [(t, "both", t)])
+    indexes = wr._engine.plan_ticker._homes["driver"]._kernel.indexes
+    assert indexes.nbytes > 40_000
+    pass_time(wr, 1_000)
+    pass_time(wr, 1_001)
+    assert indexes.nbytes == 0

@@ -65,6 +65,11 @@ class KeyIndexes:
         found = _Looked(pieces, mine.chunks)
         return np.sort(np.concatenate([found.through(values), *found.up(np.sort(_mixed(values)))]))
 
+    def forget(self, reader: object) -> None:
+        """Let go of the chunks in which a reader looked last: it has nothing to look through now."""
+        for key in [key for key in list(self._readers) if key[0] == id(reader)]:
+            self._readers.pop(key, None)
+
     @property
     def nbytes(self) -> int:
         """The bytes of all indexes."""
