@@ -3,14 +3,13 @@ goes on with the old layout or the new one, and gives the same changes."""
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 
 import windrow
 from engine.conftest import Open
-from engine.helpers import state_of
+from engine.helpers import copy_as_killed, state_of
 from engine.plan_streams import rows
 from windrow.engine.plans import commits
 from windrow.engine.plans.commits import STATE
@@ -70,8 +69,7 @@ def test_killed_while_the_layout_changes(open_state: Open, tmp_path: Path, monke
         if len(now) == 1 and now != before:
             (other,) = now
             if (other, point) not in killed:
-                # Not the lock: it names the JVM, which a kill would end.
-                shutil.copytree(wr.state_dir, tmp_path / f"{other} {point}", ignore=shutil.ignore_patterns("lock"))
+                copy_as_killed(wr.state_dir, tmp_path / f"{other} {point}")
                 killed[other, point] = before if point == "plan-blocks-written" else now
             before = now if point == "plan-committed" else before
 

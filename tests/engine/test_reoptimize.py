@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from engine.helpers import copy_as_killed
 from windrow.engine.plans import commits
 from windrow.engine.plans.changing import swapping
 from windrow.errors import SettingError
@@ -84,8 +84,7 @@ def test_killed_while_the_plan_is_chosen_again(
         is_swapped = "plan-swapping" in passed
         passed.append(name)
         if name == point and (name == "plan-swapping" or is_swapped) and not killed.exists():
-            # Not the lock: it names the JVM, which a kill would end.
-            shutil.copytree(state, killed, ignore=shutil.ignore_patterns("lock"))
+            copy_as_killed(state, killed)
 
     for module in (swapping, commits):
         monkeypatch.setattr(module, "crash_point", copy_state)
