@@ -329,10 +329,10 @@ class _Run:
             new.append(edge)
             window = window_of(one)
             if window is not None:
-                rows = self.inputs[first].old if first in self.inputs else stored_schema(window).empty_table()
-                if not rows.num_rows:
+                rows = self.inputs[first].old if first in self.inputs else None
+                if rows is None or not rows.num_rows:
                     self.batch.kernel.indexes.forget(one)
-                old.append(Stored(one, rows))
+                old.append(Stored(one, stored_schema(window).empty_table() if rows is None else rows))
             elif edge.is_strict:
                 old.append(Alive(table, self.table(table)))
             elif i in node.reused:
