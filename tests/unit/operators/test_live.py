@@ -24,7 +24,8 @@ from windrow.operators.layouts.live import (
     live_table,
 )
 from windrow.operators.layouts.steps import StateTable
-from windrow.operators.tables.edges import COUNT, STRICT, TICK, Edge, netted, strict_schema
+from windrow.operators.tables.edges import COUNT, STRICT, TICK, Edge, as_strict, netted, strict_schema
+from windrow.operators.tables.rows import longs
 from windrow.operators.ticks import EXP, NEVER, TS, DueTicks
 from windrow.plan.algebra.nodes import PlanColumn
 
@@ -162,3 +163,9 @@ def test_netted_keeps_what_was_born_last() -> None:
     found = sorted(tuple(row[name] for name in (*STRICT, "c1")) for row in rows.to_pylist())
     assert rows.column_names[0] == TICK
     assert found == [(4, 1, 3, 8, 1), (4, 1, 3, 9, 1), (6, -2, 5, 9, 1)]
+
+
+def test_lifetimes_born_before_the_due_ticks_keep_their_first_tick() -> None:
+    """A strict join makes intervals of the old rows of a window, too."""
+    rows = pa.table({TS: [3, 12], EXP: [30, 30], SCHEMA[0].sql: pa.array([1, 2], pa.int32())})
+    assert longs(as_strict(Edge(rows, SCHEMA), DueTicks(10, 20, 10)).rows.column(TICK)).tolist() == [10, 20]
