@@ -25,7 +25,7 @@ from windrow.crash import CRASH_AT, CRASH_GROUP
 from windrow.dataplane.sources import source_log
 
 TESTS = Path(__file__).resolve().parent.parent
-TIMEOUT_S = 300
+TIMEOUT_S = 500
 
 
 def make_root(

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from support.matrix import is_full
 
 import windrow
 from windrow.engine.plans import manager
@@ -140,9 +141,10 @@ def goes_on(wr: Any, every: Rows, answer: Answer, name: str = "q") -> None:
 # -- the plan is kept ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "rule, home", [*((rule, "driver") for rule in CASES), ("match_once", "spark"), ("place_negation", "spark")]
-)
+IN_SPARK = ("match_once", "place_negation") if is_full() else ("place_negation",)
+
+
+@pytest.mark.parametrize("rule, home", [*((rule, "driver") for rule in CASES), *((rule, "spark") for rule in IN_SPARK)])
 def test_other_costs(open_state: Any, monkeypatch: pytest.MonkeyPatch, rule: str, home: str) -> None:
     """As after an upgrade whose rules choose otherwise."""
     select, answer, changed, value = CASES[rule]
