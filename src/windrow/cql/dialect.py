@@ -172,6 +172,7 @@ class CqlParser(SparkParser):
                 place=place_at(self.sql, word.start, word.end + 1),
                 remedy="Write ON a.k = b.k behind it, or USING (k). For every pair of rows write CROSS JOIN.",
             )
+        made.set("kind", "INNER")  # sqlglot would print a comma, and read that as CROSS JOIN
         return made
 
     def _has_where(self) -> bool:

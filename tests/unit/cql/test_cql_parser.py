@@ -399,6 +399,11 @@ def test_deep_nesting(bomb: str) -> None:
         parse(bomb)
 
 
+def test_join_with_its_condition_in_where() -> None:
+    written = "CREATE QUERY q AS SELECT a FROM s [NOW] {}JOIN t [NOW] WHERE s.k < t.k"
+    assert to_text(parse_one(written.format(""))) == written.format("INNER ")
+
+
 def test_long_flat_query() -> None:
     statement = parse_one(
         "SELECT a IN (" + ",".join(map(str, range(5_000))) + ") AS x, " + "a + " * 100 + "1 AS y FROM s"
@@ -413,7 +418,7 @@ def test_long_flat_query() -> None:
         "SELECT x.*, t.b FROM s [NOW] AS x JOIN t [UNBOUNDED] ON x.k = t.k WHERE x.a > t.b",
         "SELECT a FROM s [NOW] JOIN t [NOW] USING (k, ts)",
         "SELECT a FROM s [NOW] CROSS JOIN t [NOW]",
-        "SELECT a FROM s [NOW] JOIN t [NOW] WHERE s.k < t.k",
+        "SELECT a FROM s [NOW] INNER JOIN t [NOW] WHERE s.k < t.k",
         "SELECT a FROM (SELECT a FROM s [NOW]) AS x",
         "SELECT a FROM (SELECT a FROM s [UNBOUNDED]) [RANGE 1 MINUTE INTERNAL] AS x",
         "SELECT a FROM (SELECT a FROM s [UNBOUNDED]) [NOW]",
