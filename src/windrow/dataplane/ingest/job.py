@@ -69,7 +69,7 @@ class MicroBatch:
     def gathered(self, groupings: Sequence[Grouping]) -> GatherJob:
         """The job whose result the driver groups; `gather` runs it.
 
-        Texts that are gathered as they came are checked in the driver: 5 ms for 500,000, where Spark takes 40 ms.
+        Texts that are gathered as they came are checked in the driver, which takes 5 ms for 500,000.
         """
         texts = None
         if not self.carry_records and self._has_unchecked_texts:
