@@ -165,24 +165,14 @@ class CqlParser(SparkParser):
             return made
         if any(made.args.get(name) for name in ("on", "using", "method")) or made.args.get("kind") == "CROSS":
             return made
-        is_inner = not made.args.get("side") and made.args.get("kind") in (None, "", "INNER")
-        if not (is_inner and self._has_where()):
+        if made.args.get("side") or made.args.get("kind") not in (None, "", "INNER"):
             raise ParseError(
-                "a JOIN needs a condition",
+                f"a {made.args.get('side') or made.args.get('kind')} JOIN needs a condition",
                 place=place_at(self.sql, word.start, word.end + 1),
                 remedy="Write ON a.k = b.k behind it, or USING (k). For every pair of rows write CROSS JOIN.",
             )
         made.set("kind", "INNER")  # sqlglot would print a comma, and read that as CROSS JOIN
         return made
-
-    def _has_where(self) -> bool:
-        """Whether the SELECT that is read has a WHERE further on, which may have the condition of a JOIN."""
-        depth = 0
-        for token in self._tokens[self._index :]:
-            depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
-            if depth < 0 or (not depth and token.token_type == TokenType.WHERE):
-                return depth == 0
-        return False
 
     def _parse_column_parts_fast(self) -> Any:
         # sqlglot would take ISTREAM for a column that is called RESTORE.

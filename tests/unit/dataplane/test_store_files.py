@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 from pathlib import Path
@@ -153,7 +154,7 @@ def test_slices_are_no_copies(tmp_path: Path) -> None:
     file = mapped(tmp_path, written(tmp_path, list(range(1000))))
     before = pa.total_allocated_bytes()
     parts = [file.columns([X, K], range(at, at + 16)) for at in range(0, BUCKETS, 16)]
-    assert sum(part.num_rows for part in parts) == 1000 and pa.total_allocated_bytes() == before
+    assert sum(part.num_rows for part in parts) == 1000 and pa.total_allocated_bytes() <= before
 
 
 def test_mapping_outlives_the_file(tmp_path: Path) -> None:
@@ -203,12 +204,13 @@ def test_file_wholly_in_range_is_not_filtered(tmp_path: Path) -> None:
     read_rows(cache, files, [X], Selected())
     before = pa.total_allocated_bytes()
     held = read_rows(cache, files, [X], Selected(0, 1000))
-    assert held.num_rows == 1000 and pa.total_allocated_bytes() == before
+    assert held.num_rows == 1000 and pa.total_allocated_bytes() <= before
 
 
 def test_small_files_are_read_in_few_chunks(tmp_path: Path) -> None:
     """A window slides over many files: some come, some go, and some are replaced by a merged one."""
     cache, files = MappedFiles(), [stored(tmp_path, written(tmp_path, [2 * i, 2 * i + 1]))[0] for i in range(70)]
+    gc.collect()
     before = pa.total_allocated_bytes()
     for now in range(50, 70, 2):
         if now == 60:
@@ -227,7 +229,8 @@ def test_small_files_are_read_in_few_chunks(tmp_path: Path) -> None:
         assert held.column(0).num_chunks <= 16
     del held, plain
     cache.forget(cache.paths)
-    assert pa.total_allocated_bytes() == before
+    gc.collect()
+    assert pa.total_allocated_bytes() <= before  # less when another test's rows went meanwhile
 
 
 def test_predicate(tmp_path: Path) -> None:
