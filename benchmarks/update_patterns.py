@@ -102,6 +102,7 @@ def run(given: argparse.Namespace) -> Measured:
     by_kernel = {name: found["kernels"] for name, found in result["queries"].items() if "kernels" in found}
     result["ratios"] = _ratios(by_kernel, given.sizes[-1])
     result["negation_join"] = _choices(by_kernel, given.sizes)
+    result["answers_ok"] &= all(one["answers_ok"] for one in result["negation_join"])
     return result
 
 
@@ -110,13 +111,15 @@ def _ways(found: Measured) -> dict[str, Measured]:
 
 
 def _choices(by_kernel: Measured, sizes: list[int]) -> list[Measured]:
-    """For each size, the plan of the negation-join that the optimizer chooses, and the one that was faster."""
+    """For each size, the plan of the negation-join that the optimizer chooses, the one that was faster, and whether both
+    have one answer."""
     found = []
     for window in sizes if set(NEGATION_JOINS) <= by_kernel.keys() else ():
         took = {name: by_kernel[name][window]["UPA(50)"]["ms"] for name in NEGATION_JOINS}
         chosen = next((n for n in NEGATION_JOINS if by_kernel[n][window]["chosen"].startswith("= ")), None)
         faster = min(took, key=lambda name: took[name])
-        found.append({"window": window, "chosen": chosen, "faster": faster, **took})
+        is_same = len({tuple(by_kernel[name][window]["UPA(50)"]["answer"]) for name in NEGATION_JOINS}) == 1
+        found.append({"window": window, "chosen": chosen, "faster": faster, "answers_ok": is_same, **took})
         times = ", ".join(f"{name} {ms:.1f} ms" for name, ms in took.items())
         print(f"negation-join over {window:,}: {chosen} is chosen ({times})")
     return found

@@ -102,7 +102,7 @@ def run_to_crash(root: Path, crash_at: str, group: bool) -> None:
     assert code == -signal.SIGKILL, f"{crash_at} was not passed (exit {code}):\n{tail(root)}"
     assert not (root / "done").exists()
     _wait_for_group(process.pid)
-    _forget_unplanned(root)
+    forget_unplanned(root)
 
 
 def _wait_for_group(group: int) -> None:
@@ -120,7 +120,7 @@ def _belongs(process: psutil.Process, group: int) -> bool:
         return False
 
 
-def _forget_unplanned(root: Path) -> None:
+def forget_unplanned(root: Path) -> None:
     """Make the kill of a child a moment earlier if it fell between two writes of Spark.
 
     Spark logs the files of its next micro-batch first and plans the micro-batch afterwards. After a kill in between,

@@ -11,6 +11,7 @@ import pytest
 
 import windrow
 from crash import child as children
+from crash.abandoned import run_to_kill
 from crash.test_crash_late import by_window
 
 pytestmark = [pytest.mark.slow, pytest.mark.crash]
@@ -89,8 +90,8 @@ def test_early_answers_survive_kills(spark: Any, tmp_path: Path) -> None:
     assert expected.stream["dead_letter_reasons"]["late"] >= 10
     assert expected.stream["dead_letter_reasons"]["malformed punctuation: not a pattern"] == 1
     for number, kill in enumerate(KILLS):
-        children.run_to_crash(root, kill, group=number % 2 == 0)
-    children.run_to_end(root)
+        run_to_kill(root, spark, kill, group=number % 2 == 0)
+    children.run_uninterrupted(root, spark)
     found = children.outcome(root, spark)
     assert (found.counted, found.stream) == (expected.counted, expected.stream)
     assert {q: by_window(rows, 2) for q, rows in found.answers.items()} == {

@@ -11,6 +11,7 @@ import pytest
 from support.matrix import is_full
 
 from crash import child as children
+from crash.abandoned import run_to_kill
 from crash.test_crash_points import HOMES, batches
 
 pytestmark = [pytest.mark.slow, pytest.mark.crash]
@@ -56,8 +57,8 @@ def check(root: Path, spark: Any, expected: children.Outcome) -> None:
 def test_killed_at_every_point_of_the_spark_home(spark: Any, tmp_path: Path, expected: children.Outcome) -> None:
     root = children.make_root(tmp_path / "root", batches(), STATEMENTS, **SPARK)
     for number, point in enumerate(KILLS):
-        children.run_to_crash(root, f"{point}:1", group=number % 2 == 0)
-    children.run_to_end(root)
+        run_to_kill(root, spark, f"{point}:1", group=number % 2 == 0)
+    children.run_uninterrupted(root, spark)
     check(root, spark, expected)
     named = {row.path for row in _blocks(root, spark)}
     held = {str(path.relative_to(root / "state")) for path in (root / "state" / "synopses").rglob("*.arrow")}

@@ -14,6 +14,7 @@ from support.matrix import is_full
 
 import windrow
 from crash import child as children
+from crash.abandoned import run_to_kill
 
 pytestmark = [pytest.mark.slow, pytest.mark.crash]
 
@@ -95,8 +96,8 @@ def test_corrections_survive_kills(
     assert expected.stream["dead_letter_reasons"]["late"] >= 2
     for number, (home, kill) in enumerate(kills):
         children.change_settings(root, synopsis_home=home)
-        children.run_to_crash(root, kill, group=number % 2 == 0)
-    children.run_to_end(root)
+        run_to_kill(root, spark, kill, group=number % 2 == 0)
+    children.run_uninterrupted(root, spark)
     found = children.outcome(root, spark)
     assert (found.counted, found.stream) == (expected.counted, expected.stream)
     assert {q: by_window(rows, 2) for q, rows in found.answers.items()} == {

@@ -12,6 +12,7 @@ import pytest
 
 import windrow
 from crash import child as children
+from crash.abandoned import run_to_kill
 from crash.test_crash_points import PLANS
 
 pytestmark = [pytest.mark.slow, pytest.mark.crash]
@@ -95,8 +96,8 @@ def test_killed_at_every_point_of_plans(spark: Any, tmp_path: Path) -> None:
     root = new_root(tmp_path / "root")
     for number, (home, point, passes) in enumerate(KILLS):
         children.change_settings(root, plan_home=home)
-        children.run_to_crash(root, f"{point}:{passes}", group=number % 2 == 0)
-    children.run_to_end(root)
+        run_to_kill(root, spark, f"{point}:{passes}", group=number % 2 == 0)
+    children.run_uninterrupted(root, spark)
     expected = outcome(reference, spark)
     assert outcome(root, spark) == expected
     assert len(expected["line"]) > 50 and expected["shown"] and expected["late"] == 0 < expected["admitted"]

@@ -13,6 +13,7 @@ import pytest
 from support.matrix import is_full
 
 from crash import child as children
+from crash.abandoned import run_to_kill
 from windrow.types import EPOCH
 
 pytestmark = [pytest.mark.slow, pytest.mark.crash]
@@ -32,6 +33,9 @@ POINTS = (
 
 FIRST = {"tick-staged": 2, "tick-blocks-written": 2, "tick-committed": 2}
 """The pass at which the chain of kills uses a point, if it is not the first."""
+
+PROCESSES = ("deposit-committed", "tick-committed")
+"""Where the chain kills a process, with its JVM and alone. At the other points a run in this process is abandoned."""
 
 STATEMENTS = (
     "CREATE STREAM IF NOT EXISTS s (ts TIMESTAMP, k STRING, x INT, y DOUBLE) FROM files"
@@ -145,7 +149,11 @@ def test_killed_at_every_point_in_turn(spark: Any, tmp_path: Path, expected: tup
     """Kill one state directory once at each point, alone and with its group in turn."""
     root = new_root(tmp_path / "root")
     for number, point in enumerate(POINTS):
-        children.run_to_crash(root, f"{point}:{FIRST.get(point, 1)}", group=number % 2 == 0)
+        kill = f"{point}:{FIRST.get(point, 1)}"
+        if point in PROCESSES:
+            children.run_to_crash(root, kill, group=number % 2 == 0)
+        else:
+            run_to_kill(root, spark, kill, group=number % 2 == 0)
     children.run_to_end(root)
     check(root, spark, expected)
 

@@ -12,6 +12,7 @@ import pytest
 
 import windrow
 from crash import child as children
+from crash.abandoned import run_to_kill
 from crash.test_crash_plans import batches
 
 pytestmark = [pytest.mark.slow, pytest.mark.crash]
@@ -73,8 +74,8 @@ def test_killed_while_queries_are_replaced(spark: Any, tmp_path: Path) -> None:
     reference, root = (ran_before(tmp_path / name, spark) for name in ("reference", "root"))
     children.run_uninterrupted(reference, spark)
     for number, point in enumerate(KILLS):
-        children.run_to_crash(root, point, group=number % 2 == 0)
-    children.run_to_end(root)
+        run_to_kill(root, spark, point, group=number % 2 == 0)
+    children.run_uninterrupted(root, spark)
     expected, found = outcome(reference, spark), outcome(root, spark)
     assert found == expected
     assert expected["changes"] and expected["windows"] and expected["w"]

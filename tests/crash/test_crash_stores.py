@@ -11,6 +11,7 @@ from support.matrix import is_full
 
 import windrow
 from crash import child as children
+from crash.abandoned import run_to_kill
 from crash import workload
 from crash.test_crash_points import STORES, batches
 from windrow.dataplane.stores import KeptColumn
@@ -59,7 +60,7 @@ def test_killed_at_every_point_of_window_stores(spark: Any, tmp_path: Path, quer
     root = new_root(tmp_path / "root", queried)
     for number, (point, mode) in enumerate(CHAIN):
         children.change_settings(root, preaggregate=mode)
-        children.run_to_crash(root, f"{point}:1", group=number % 2 == 0)
-    children.run_to_end(root)
+        run_to_kill(root, spark, f"{point}:1", group=number % 2 == 0)
+    children.run_uninterrupted(root, spark)
     expected = kept(reference, spark)
     assert kept(root, spark) == expected and len(expected[0]) > 500
