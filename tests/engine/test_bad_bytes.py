@@ -211,3 +211,19 @@ def test_a_late_punctuation_column_with_bad_bytes(open_state: Any, tmp_path: Pat
     wr.run_available(close=True)
     assert answers(wr, "q") == [(0, 10, 1)]
     assert wr.metrics()["s"]["dead_letter_reasons"] == {"malformed record": 1}
+
+
+def test_valid_texts_are_not_repaired(open_state: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark takes as long to repair texts as to read them, so texts that are gathered are only checked by Arrow."""
+
+    def repaired(*_: Any) -> None:
+        raise AssertionError("Spark was asked to repair texts")
+
+    monkeypatch.setattr("windrow.dataplane.ingest.job.with_valid_text", repaired)
+    folder = tmp_path / "in"
+    folder.mkdir()
+    pq.write_table(pa.table({"t": [1, 2, 3], "k": ["a", "é", "a"], "x": pa.array([1, 1, 1], pa.int32())}), folder / "a")
+    wr = open_state(preaggregate="driver")
+    create(wr, folder, "parquet")
+    wr.run_available(close=True)
+    assert counted(wr) == {"a": 2, "é": 1}

@@ -360,7 +360,7 @@ def test_value_and_condition_of_the_same_text() -> None:
 
 def test_only_texts_that_are_gathered_as_they_came_are_plain() -> None:
     stream = replace(STREAM, columns=(("t", BIGINT), ("Host", STRING), ("port", STRING)))
-    cuts, host, port = CutSchedule.of(Cuts.of([(1, 0)])), Key("Host", STRING), Key("port", STRING)
+    cuts, host, port = CutSchedule.of(Cuts.of([(1, 0)])), Key("`Host`", STRING), Key("port", STRING)
     by_both = Grouping(1, (host, port), cuts, None, (), "t")
     assert plain_texts(stream, [by_both], (), None) == ["__v0", "__v1"]
     assert plain_texts(stream, [replace(by_both, keys=(host,))], (), None) is None

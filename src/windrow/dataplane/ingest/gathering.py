@@ -112,14 +112,20 @@ def plain_texts(
 ) -> list[str] | None:
     """The gathered columns with the stream's texts, if all of these are gathered as they came. None if one is not, or
     if another expression may read one: an expression must not meet a text that is not UTF-8."""
-    columns, texts = gathered_columns(groupings, keeping), text_columns(stream)
-    read = [*(sql for sql in columns.values if sql not in texts), *columns.conditions, *oversized]
+    columns, texts = gathered_columns(groupings, keeping), [_bare(text) for text in text_columns(stream)]
+    as_they_came = {_bare(sql): name for sql, name in columns.values.items()}
+    read = [*(sql for sql in as_they_came if sql not in texts), *columns.conditions, *oversized]
     read += [*(sql for _, sql in progress_columns(stream)), stream.statement.sequence_by or ""]
-    if any(text not in columns.values for text in texts):
+    if any(text not in as_they_came for text in texts):
         return None
-    if any(text.strip("`").lower() in sql.lower() for text in texts for sql in read):
+    if any(text in sql.lower() for text in texts for sql in read):
         return None
-    return [columns.values[text] for text in texts]
+    return [as_they_came[text] for text in texts]
+
+
+def _bare(sql: str) -> str:
+    """A column as it is written without quotes; another expression stays another."""
+    return sql.strip("`").lower()
 
 
 # -- what the driver does with it --------------------------------------------------------------------
