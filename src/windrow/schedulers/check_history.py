@@ -1,10 +1,11 @@
 """Decides which isolation a history has (Golab's dissertation, sections 7.3 and 7.6).
 
 Of what a query has read (and not dropped), each pane *enters* its window with one window update and *leaves* it with
-another. So SG(H), the serialization graph over committed transactions, has two kinds of edges at a query Q:
+another. So SG(H), the serialization graph over committed transactions, has these edges for a query Q:
 
-    T → Q    Q read a pane that T brought into its window: T is serialized before Q
-    Q → T    Q read a pane that T took out of its window, or wrote again: T is serialized after Q
+    T → Q     Q read a pane that T brought into its window: T is serialized before Q
+    Q → T     Q read a pane that T took out of its window, or wrote again: T is serialized after Q
+    T → T'    T' takes out of a window like that of Q what T brought into it, or writes again what T wrote
 
 In a circular array of n slots that all queries read, these are the conflicts of the texts, since T_j both brings pane j
 and overwrites pane j − n. They hold also for shorter windows, where the pane that leaves is in another slot than the
@@ -114,6 +115,10 @@ class _Steps:
             self.at.append(at)
             self.by.append(by)
 
+    def passed(self, low: int, high: int, length: int) -> Sequence[str]:
+        """The updates that take parts of [low, high) out of a window of a length."""
+        return self.by[bisect_right(self.values, low + length) : bisect_left(self.values, high + length) + 1]
+
     def when_at_least(self, value: int) -> tuple[int, str] | None:
         """The position and the update with which the point reached a value; None if it never does, -1 at first."""
         index = bisect_left(self.values, value)
@@ -140,6 +145,7 @@ class _Source:
     upto: _Steps
     last: _Steps
     writes: dict[Pane, list[_Write]] = field(default_factory=dict)
+    moments: list[int] = field(default_factory=list)
     panes: list[Pane] = field(default_factory=list)
     widest: int = 0
 
@@ -203,6 +209,8 @@ class _Run:
         # A new pane of a window is there when the window reaches it, which `upto` says; all else is written over.
         if source.begun.kind is not SourceKind.WINDOW or entry.pane.start < source.last.values[-1]:
             source.writes.setdefault(entry.pane, []).append(_Write(at, moment, entry.by))
+        if not source.moments or source.moments[-1] < moment:
+            source.moments.append(moment)
         source.last.grow(entry.pane.end, moment, entry.by)
         source.upto.grow(entry.pane.end if entry.upto is None else entry.upto, moment, entry.by)
 
@@ -273,10 +281,20 @@ class _Run:
             which = "the same update" if newest.update == oldest.update else "an earlier update"
             reason = f"{before} (it read {newest.pane}) but {after} (it read {oldest.pane}), {which}"
             return [Violation(reason, name)]
-        missing = self._missing(query, -1 if newest is None else newest.at)
-        if missing is None:
+        first = -1 if newest is None else newest.at
+        missing = self._missing(query, first)
+        if missing is None or any(self._missing(query, at) is None for at in self._moments(query, first, oldest)):
             return []
         return [Violation(f"T{name} did not read {missing} of its window once", name)]
+
+    def _moments(self, query: _Query, first: int, oldest: _Event | None) -> Iterator[int]:
+        """The positions at which updates wrote after `first`, before the first pane left and before the commit: what
+        expires unread changes the window, too."""
+        assert query.committed_at is not None
+        end = query.committed_at if oldest is None else min(oldest.at, query.committed_at)
+        for name in query.begun.lengths:
+            moments = self.sources[name].moments
+            yield from moments[bisect_right(moments, first) : bisect_left(moments, end)]
 
     def not_latest(self, query: _Query) -> list[Violation]:
         """Why a query that is window-serializable did not read the window as of its commit: empty if it did."""
@@ -304,12 +322,30 @@ class _Run:
             for event in query.leaves:
                 if event.update in self.commits:
                     found.setdefault((query.name, event.update), event.pane)
+        for one, other, pane in (*self._moved(), *self._rewritten()):
+            if one != other and one in self.commits and other in self.commits:
+                found.setdefault((one, other), pane)
+        return found
+
+    def _moved(self) -> Iterator[tuple[str, str, Pane]]:
+        """Two updates: what one brought into a window of some query, the other takes out."""
+        windows = {
+            (id(instants := self._instant(query.begun)), name, length): instants
+            for query in self.committed_queries()
+            for name, length in query.begun.lengths.items()
+            if length is not None and self.sources[name].begun.kind is SourceKind.WINDOW
+        }
+        for (_, name, length), instants in windows.items():
+            for at, (low, high) in enumerate(pairwise(instants.values), 1):
+                for other in instants.passed(low, high, length):
+                    yield instants.by[at], other, Pane(name, low, high)
+
+    def _rewritten(self) -> Iterator[tuple[str, str, Pane]]:
+        """Two updates that wrote the same pane."""
         for source in self.sources.values():
             for pane, writes in source.writes.items():
                 for one, other in pairwise(write.update for write in sorted(writes)):
-                    if one != other and one in self.commits and other in self.commits:
-                        found.setdefault((one, other), pane)
-        return found
+                    yield one, other, pane
 
     def out_of_commit_order(self, edges: Mapping[tuple[str, str], Pane]) -> tuple[Violation, ...]:
         return tuple(

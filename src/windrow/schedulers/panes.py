@@ -61,8 +61,9 @@ class Pane:
 class WindowUpdate:
     """The transaction T_j: it writes `panes` of a source, and the source is then complete below `upto`.
 
-    WINDOW: the panes follow the newest one, up to `upto`. RESULT: those with insertions; new ones follow the last.
-    STRICT: all parts. What ends at or below `kept_from` is forgotten: nobody asks for it again.
+    WINDOW: the panes follow the newest one, up to `upto`. RESULT: those with insertions, perhaps none; new ones follow
+    the last, and what ends at or below `upto` expires. STRICT: all parts. Of a window, what ends at or below
+    `kept_from` is forgotten: nobody asks for it again.
     """
 
     name: str
@@ -96,7 +97,9 @@ class SourcePanes:
 
     @property
     def last(self) -> int:
-        return self.panes[-1].end if self.panes else self.upto
+        """Where its panes end; what a sub-result may get next begins there, or where it is complete."""
+        end = self.panes[-1].end if self.panes else self.upto
+        return end if self.kind is SourceKind.STRICT else max(end, self.upto)
 
     def between(self, low: int | None, high: int | None) -> list[Pane]:
         """The panes that overlap [low, high), each cut to it."""
@@ -105,28 +108,41 @@ class SourcePanes:
         found = (pane.within(low, high) for pane in self.panes[begin:end])
         return [pane for pane in found if pane is not None]
 
-    def apply(self, update: WindowUpdate) -> None:
-        """Become what the update makes of it; a ValueError if the update does not fit, and then nothing changes."""
-        if update.upto < self.upto:
-            raise ValueError(f"update {update.name} would move {self.source} back from {self.upto} to {update.upto}")
-        panes = list(update.panes) if self.kind is SourceKind.STRICT else self.panes + self._new(update)
-        _refuse_gaps(panes)
-        if self.kind is SourceKind.WINDOW and update.upto != (panes[-1].end if panes else self.upto):
-            raise ValueError(f"the panes of update {update.name} do not reach {update.upto}")
-        gone = update.upto if self.kind is SourceKind.RESULT else update.kept_from
-        if gone is not None and self.kind is not SourceKind.STRICT:
-            del panes[: bisect_right(panes, gone, key=lambda pane: pane.end)]
-        self.panes = panes
-        self.upto = update.upto
+    def refuse(self, update: WindowUpdate, waiting: Sequence[WindowUpdate] = ()) -> None:
+        """Raise a ValueError if the update does not fit this source after the updates that wait."""
+        upto = waiting[-1].upto if waiting else self.upto
+        last = max((self.last, upto, *(one.panes[-1].end for one in waiting if one.panes)))
+        if update.upto < upto:
+            raise ValueError(f"update {update.name} would move {self.source} back from {upto} to {update.upto}")
+        if update.upto == upto and not update.panes:
+            raise ValueError(f"update {update.name} of {self.source} changes nothing")
+        if self.kind is SourceKind.STRICT:
+            _refuse_gaps(update.panes)
+            if not update.panes or (update.panes[0].start, update.panes[-1].end) != (self.first, self.last):
+                raise ValueError(f"update {update.name} does not replace all parts of {self.source}")
+            return
+        new = [pane for pane in update.panes if pane.end > last]
+        _refuse_gaps(new)
+        if new and new[0].start != last:
+            raise ValueError(f"update {update.name} begins at {new[0].start}, but {self.source} ends at {last}")
+        if self.kind is SourceKind.WINDOW and (new != list(update.panes) or not new or new[-1].end != update.upto):
+            raise ValueError(f"the panes of update {update.name} do not lead from {last} to {update.upto}")
 
-    def _new(self, update: WindowUpdate) -> list[Pane]:
-        """The panes of the update that come after the last one; those of a WINDOW source all do."""
-        new = [pane for pane in update.panes if pane.start >= self.last]
-        if self.kind is SourceKind.WINDOW and len(new) != len(update.panes):
-            raise ValueError(f"update {update.name} writes a pane of {self.source} that is there already")
-        if self.panes and new and new[0].start != self.last:
-            raise ValueError(f"update {update.name} leaves a gap in {self.source} from {self.last} to {new[0].start}")
-        return new
+    def apply(self, update: WindowUpdate) -> tuple[Pane, ...]:
+        """Become what the update makes of it; the panes that it writes. One that only lets a sub-result expire writes
+        what expires."""
+        self.refuse(update)
+        written = update.panes or (Pane(self.source, self.upto, update.upto),)
+        if self.kind is SourceKind.STRICT:
+            self.panes = list(update.panes)
+        else:
+            last = self.last
+            self.panes += [pane for pane in update.panes if pane.end > last]
+            gone = update.upto if self.kind is SourceKind.RESULT else update.kept_from
+            if gone is not None:
+                del self.panes[: bisect_right(self.panes, gone, key=lambda pane: pane.end)]
+        self.upto = update.upto
+        return written
 
 
 def _refuse_gaps(panes: Sequence[Pane]) -> None:

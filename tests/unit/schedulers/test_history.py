@@ -103,6 +103,14 @@ def test_cycle_through_another_query() -> None:
     assert "TQ2" in check.conflict_serializable[0].reason
 
 
+def test_cycle_through_updates_of_one_slot() -> None:
+    """T3 and T5 write the same slot, and only that closes the cycle."""
+    text = "n=2 rQ1[1] w3[1] c3 w4[0] c4 rQ2[0] w5[1] c5 w6[0] c6 rQ1[0] rQ2[1] cQ2 cQ1"
+    check = checked(text)
+    assert ("3", "5") in check.edges
+    assert check.conflict_serializable[0].reason.count("→") == 5
+
+
 def test_shorter_window_is_left_by_another_slot() -> None:
     """T5 writes slot 0 and takes slot 2 out of a window of three: the same-slot conflicts of the texts miss that."""
     text = "n=5 bQ1[3] rQ1[2] w5[0] c5 rQ1[3] rQ1[4] cQ1"
