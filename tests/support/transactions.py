@@ -159,12 +159,16 @@ class Driver:
                 answer.pinned = deepcopy(self.stores)
                 answer.window = self.window(answer.query)
             case DropPanes(name, panes, _):
+                if not self.answers[name].query.keeps_partials:
+                    self.problems.append(f"{name} has no partial results to drop")
                 for pane in panes:
                     for results in (self.answers[name].partials, self.answers[name].pending):
                         results.pop(pane, None)
             case PassOn(name, panes, update):
                 self._pass_on(name, panes, update)
             case AbortQuery(name, attempt):
+                if self.answers[name].query.keeps_partials:
+                    self.problems.append(f"{name} could have dropped what left")
                 self.attempts[name] = attempt + 1
                 self.answers[name] = RunningAnswer(self.answers[name].query)
             case CommitQuery():

@@ -74,7 +74,7 @@ class TransactionMachine:
         self._record = record or (lambda entry: None)
         self._sources: dict[str, SourcePanes] = {}
         self._queries: dict[str, RunningQuery] = {}
-        self._reads: dict[int, tuple[RunningQuery, int]] = {}
+        self._reads: dict[int, RunningQuery] = {}
         self._held: dict[str, list[WindowUpdate]] = {}
         self._counter = 0
         self._decisions: list[TransactionDecision] = []
@@ -135,8 +135,7 @@ class TransactionMachine:
     def _finish(self, read: int) -> None:
         if read not in self._reads:
             raise ValueError(f"read {read} is not in progress")
-        query, attempt = self._reads.pop(read)
-        query.finish(attempt)
+        self._reads.pop(read).finish()
 
     def _ready(self, update: WindowUpdate) -> None:
         if update.source not in self._sources:
@@ -261,7 +260,7 @@ class TransactionMachine:
             kind = self._sources[pane.source].kind
             if query.isolation is not Isolation.WINDOW or kind is SourceKind.WINDOW:
                 self._record(Operation(Op.READ, query.attempt_name, pane))
-        self._reads[read] = (query, query.attempt)
+        self._reads[read] = query
         self._decisions.append(ReadPanes(read, query.name, query.attempt, tuple(panes)))
 
     def _commit_all(self) -> None:

@@ -178,13 +178,12 @@ class RunningQuery:
         self.in_flight.append(pane)
         self.reading = read
 
-    def finish(self, attempt: int) -> None:
-        """The read in progress, of an attempt, is over: its panes count as read unless they have been dropped."""
+    def finish(self) -> None:
+        """The read in progress is over: its panes count as read, except those that were dropped, or their attempt."""
         self.reading = None
-        if attempt == self.attempt:
-            for pane in self.in_flight:
-                heapq.heappush(self.scanned[pane.source].read, pane)
-            self.in_flight = []
+        for pane in self.in_flight:
+            heapq.heappush(self.scanned[pane.source].read, pane)
+        self.in_flight = []
 
     def _instant(self, sources: Mapping[str, SourcePanes]) -> int:
         return instant_of((sources[name].upto for name in self.transaction.lengths), self.transaction.tick)
