@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from windrow.errors import HistoryError
@@ -277,3 +280,20 @@ def test_malformed_lines(line: str, message: str) -> None:
     with pytest.raises(HistoryError) as error:
         read_history(f"{GOOD_LINE}\n{line}")
     assert message in str(error.value)
+
+
+# -- the page ----------------------------------------------------------------------------------------
+
+
+def test_page_has_the_histories_of_the_texts() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs/internals/isolation.md").read_text(encoding="utf-8")
+    shown = dict(re.findall(r"^\| H_(\w) \| `([^`]+)`", page, re.M)) | dict(re.findall(r"^H_(\w) +(r.+)$", page, re.M))
+    assert shown == DISSERTATION
+
+
+def test_examples_of_the_page() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs/internals/isolation.md").read_text(encoding="utf-8")
+    (intervals,) = re.findall(r"^s\[.+$", page, re.M)
+    assert levels(checked(intervals)) == "CWLO"
+    lines = "\n".join(re.findall(r"^\{.+$", page, re.M))
+    assert levels(check_history(read_history(lines))) == "CWLO"
