@@ -7,7 +7,9 @@ alone: `run(maker, options, number)` repeats it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from random import Random
+from zlib import crc32
 
 import pytest
 from support.matrix import is_full
@@ -27,11 +29,26 @@ from windrow.schedulers.transactions import (
     TtuScheduler,
     WindowScheduler,
 )
+from windrow.schedulers.transactions.running import RunningQuery
 
 COUNT = 100_000 if is_full() else 400
 CHUNKS = 20
 RESTARTS = 3
-SCHEDULERS = {"serial": SerialScheduler, "window": WindowScheduler, "latest": LatestScheduler, "ttu": TtuScheduler}
+
+
+def any_order(query: RunningQuery) -> Pane:
+    """An order without any sense, and the same in each run."""
+    panes = [pane for _, unread in query.unread() for pane in unread]
+    return panes[crc32(f"{query.attempt_name} {len(panes)} {panes[0]}".encode()) % len(panes)]
+
+
+SCHEDULERS = {
+    "serial": SerialScheduler,
+    "window": WindowScheduler,
+    "latest": LatestScheduler,
+    "ttu": TtuScheduler,
+    "latest_in_any_order": partial(LatestScheduler, order=any_order),  # Theorem 7.3
+}
 
 
 class Interleaving:

@@ -23,6 +23,7 @@ from windrow.schedulers.panes import Lengths, Pane, SourceKind, WindowUpdate
 class ReadTransaction:
     """The transaction T_Qk of a query: it reads the panes of its windows, each once, in any order.
 
+    Its name is used once in the life of a scheduler, so that a recorded history tells queries apart.
     `lengths` are its windows, in units of the window attribute of each source. Greater `priority` is more urgent.
     `isolation` None is the scheduler's own. A query that `keeps_partials` per pane re-scans after a conflict: it drops
     what it read of the panes that left. Any other is aborted and restarted. Each read is of at most `run` panes.
