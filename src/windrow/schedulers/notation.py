@@ -24,7 +24,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -123,9 +124,11 @@ def _matched(pattern: re.Pattern[str], token: _Token, what: str) -> re.Match[str
     return match
 
 
-def _legal(token: _Token, make: Callable[[], Entry]) -> tuple[Entry, _Token]:
+@contextmanager
+def _blaming(token: _Token) -> Iterator[None]:
+    """What is illegal is so at the place of a token."""
     try:
-        return make(), token
+        yield
     except ValueError as error:
         raise token.fault(str(error)) from None
 
@@ -144,21 +147,21 @@ def _lengths(token: _Token, sources: Iterable[str]) -> dict[str, int | None]:
 def _of_intervals(tokens: list[_Token]) -> Iterator[tuple[Entry, _Token]]:
     sources: list[str] = []
     for token in tokens:
-        if token.op in "ca":
-            yield Operation(Op(token.op), token.by), token
-        elif token.op == "b":
-            yield _legal(token, lambda t=token: TransactionBegins(t.by, _lengths(t, sources)))  # type: ignore[misc]
-        else:
-            match = _matched(_INTERVAL, token, "pane: it is like [400:500] or [packets 400:500]")
-            source, start, end = match["source"] or "", int(match["start"]), int(match["end"])
+        with _blaming(token):
             if token.op == "s":
-                sources.append(source)
-                yield _legal(token, lambda s=source, a=start, b=end: SourceBegins(s, a, b, b))  # type: ignore[misc]
+                pane = _interval(token)
+                sources.append(pane.source)
+                entry: Entry = SourceBegins(pane.source, pane.start, pane.end, pane.end)
+            elif token.op == "b":
+                entry = TransactionBegins(token.by, _lengths(token, sources))
             else:
-                yield _legal(
-                    token,
-                    lambda t=token, s=source, a=start, b=end: Operation(Op(t.op), t.by, Pane(s, a, b)),  # type: ignore[misc]
-                )
+                entry = Operation(Op(token.op), token.by, None if token.op in "ca" else _interval(token))
+        yield entry, token
+
+
+def _interval(token: _Token) -> Pane:
+    match = _matched(_INTERVAL, token, "pane: it is like [400:500] or [packets 400:500]")
+    return Pane(match["source"] or "", int(match["start"]), int(match["end"]))
 
 
 class _Slots:
@@ -189,38 +192,50 @@ class _Slots:
 
 def _of_slots(tokens: list[_Token], declared: int | None) -> Iterator[tuple[Entry, _Token]]:
     arrays = _arrays(tokens, declared)
-    begun: dict[str, dict[str, int | None]] = {}
-    explicit = {token.by: token for token in tokens if token.op == "b"}
-    reading: dict[str, dict[str, int | None]] = {}
-    for token in tokens:
-        if token.op in "rd":
-            source = _matched(_SLOT, token, "slot")["source"]
-            reading.setdefault(token.by, {})[source] = arrays[source].count
     for array in arrays.values():
         yield SourceBegins(array.source, array.first, array.upto, array.upto), tokens[0]
-    dropped: dict[tuple[str, str, int], list[Pane]] = {}
+    begins = _begins(tokens, arrays)
+    read: dict[tuple[str, str], list[Pane]] = {}
     for token in tokens:
         if token.op == "b":
             continue  # it takes effect with the first read
         if token.op in "ca":
             yield Operation(Op(token.op), token.by), token
             continue
-        match = _matched(_SLOT, token, "slot")
-        source, slot = match["source"], int(match["slot"])
-        if token.op == "r" and token.by not in begun:
-            lengths = begun[token.by] = dict(reading[token.by])
-            if token.by in explicit:
-                lengths |= {s: n for s, n in _lengths(explicit[token.by], lengths).items() if s in lengths}
-            yield _legal(token, lambda t=token, w=lengths: TransactionBegins(t.by, w))  # type: ignore[misc]
-        pane = arrays[source].pane(token, slot)
-        key = (token.by, source, slot)
-        if token.op == "r":
-            dropped.setdefault(key, []).append(pane)
-        elif token.op == "d":  # what was read, whatever the slot holds now
-            if not dropped.get(key):
+        if token.op == "r" and token.by in begins:
+            yield begins.pop(token.by), token
+        source, slot = _slot(token)
+        seen = read.setdefault((token.by, token.inside.strip()), [])
+        if token.op == "d":  # what was read, whatever the slot holds now
+            if not seen:
                 raise token.fault(f"{token.by} has read nothing of slot {slot}")
-            pane = dropped[key].pop(0)
+            pane = seen.pop(0)
+        else:
+            pane = arrays[source].pane(token, slot)
+        if token.op == "r":
+            seen.append(pane)
         yield Operation(Op(token.op), token.by, pane), token
+
+
+def _slot(token: _Token) -> tuple[str, int]:
+    match = _matched(_SLOT, token, "slot: it is like [0]; `s[0:5]` begins a history of intervals")
+    return match["source"], int(match["slot"])
+
+
+def _begins(tokens: list[_Token], arrays: Mapping[str, _Slots]) -> dict[str, TransactionBegins]:
+    """How each query begins: with windows over what it reads, of all slots or as long as `b` says."""
+    lengths: dict[str, dict[str, int | None]] = {}
+    for token in tokens:
+        if token.op == "r":
+            source, _ = _slot(token)
+            lengths.setdefault(token.by, {})[source] = arrays[source].count
+    for token in tokens:
+        if token.op == "b" and token.by in lengths:
+            own = lengths[token.by]
+            own |= {source: length for source, length in _lengths(token, own).items() if source in own}
+            with _blaming(token):
+                TransactionBegins(token.by, own)
+    return {query: TransactionBegins(query, own) for query, own in lengths.items()}
 
 
 def _arrays(tokens: list[_Token], declared: int | None) -> dict[str, _Slots]:
@@ -229,8 +244,7 @@ def _arrays(tokens: list[_Token], declared: int | None) -> dict[str, _Slots]:
     first: dict[str, tuple[int, int]] = {}
     newest: dict[str, int] = {}
     for token in (token for token in tokens if token.op in "rdw"):
-        match = _matched(_SLOT, token, "slot: it is like [0]; `s[0:5]` begins a history of intervals")
-        source, slot = match["source"], int(match["slot"])
+        source, slot = _slot(token)
         greatest[source] = max(slot, greatest.get(source, 0))
         if token.op == "w":
             name = int(re.sub(r"\D.*", "", token.by.lstrip("TQ")) or 0)
