@@ -134,6 +134,8 @@ class Driver:
 
     def expire(self, update: WindowUpdate) -> None:
         self.tell(HoldExpired(update.name))
+        if update in self.held:
+            self.problems.append(f"update {update.name} is held longer than it may be")
 
     def window(self, query: ReadTransaction) -> Content:
         """The tuples in a query's windows now, by definition."""

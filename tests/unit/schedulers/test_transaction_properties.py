@@ -139,7 +139,7 @@ class Interleaving:
 
     def _expire(self) -> None:
         if self.driver.held and self.random.random() < 0.3:
-            self.driver.expire(self.driver.held[0])
+            self.driver.expire(self.random.choice(self.driver.held))
 
 
 def run(make: Callable[..., object], number: int) -> None:

@@ -265,6 +265,22 @@ def test_endless_rescans_end_in_a_hold() -> None:
     assert any(isinstance(one, HoldUpdate) for one in driver.decisions)
 
 
+def test_hold_is_bounded_even_if_another_query_begins_to_hold() -> None:
+    """While held updates are committed, a query that re-scans too much begins to hold: not those that waited."""
+    driver = driven(LatestScheduler, slots=2, restarts=0)
+    driver.begin(ReadTransaction("Q1", {"s": 5}, isolation=Isolation.SERIAL))
+    driver.begin(ReadTransaction("Q2", {"s": 5}, keeps_partials=True))
+    first, second = slide(driver), slide(driver)
+    driver.expire(second)
+    assert [one for one in driver.decisions if isinstance(one, CommitUpdate)] == [
+        CommitUpdate(first),
+        CommitUpdate(second),
+    ]
+    play_all(driver)
+    assert {one.isolation for one in driver.committed} == {Isolation.WINDOW}
+    last_commit(driver)
+
+
 @pytest.mark.parametrize("make", [LatestScheduler, TtuScheduler])
 @pytest.mark.parametrize("keeps_partials", [False, True])
 @pytest.mark.parametrize("updates", [1, 2, 7])

@@ -157,13 +157,15 @@ class TransactionMachine:
         self._release()
 
     def _release_from_hold(self, name: str) -> None:
-        for source, updates in self._held.items():
-            if any(update.name == name for update in updates):
-                for query in self._holders(source):
-                    query.isolation = Isolation.WINDOW
-                    self._pin(query)
-                self._release()
-                return
+        """Commit the update, and those before it: whoever holds its source keeps to the version it has."""
+        held = ((source, update) for source, updates in self._held.items() for update in updates)
+        source = next((source for source, update in held if update.name == name), None)
+        while source is not None and any(update.name == name for update in self._held.get(source, ())):
+            for query in self._holders(source):
+                query.isolation = Isolation.WINDOW
+                self._pin(query)
+            self._commit_first(source)
+        self._release()
 
     # Window updates
 
@@ -174,10 +176,14 @@ class TransactionMachine:
         """Commit the updates that nobody holds back any longer."""
         for source in list(self._held):
             while source in self._held and not self._holders(source):
-                updates = self._held[source]
-                self._apply(updates.pop(0))
-                if not updates:
-                    del self._held[source]
+                self._commit_first(source)
+
+    def _commit_first(self, source: str) -> None:
+        updates = self._held[source]
+        update = updates.pop(0)
+        if not updates:
+            del self._held[source]
+        self._apply(update)
 
     def _apply(self, update: WindowUpdate) -> None:
         for pane in self._sources[update.source].apply(update):
