@@ -72,6 +72,11 @@ SUBROOMS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("holistic",),
         ("having",),
     ),
+    "schedulers": (
+        ("panes",),
+        ("history",),
+        ("notation", "check_history", "transactions"),
+    ),
     "dataplane": (
         ("class_archive", "frames", "jobs", "jvm", "levels", "memory", "stopping", "blocks", "nexmark"),
         ("session", "analysing"),
@@ -103,7 +108,8 @@ ONLY = {"oracle": {"cql", *BASE}}
 # Rooms that nothing else of the package imports: tests and benchmarks do.
 FOR_TESTS = {"reference"}
 # What users, tests and the interpreter start from. A room stands for all its modules.
-ENTRANCES = {"__init__", "__main__", "cli", "testing", "oracle"}
+# `schedulers`: until the engine carries out the decisions of its transactions, benchmarks and tests alone do.
+ENTRANCES = {"__init__", "__main__", "cli", "testing", "oracle", "schedulers"}
 SPARK = "pyspark"
 SPARK_ROOM = "dataplane"
 # Inside the Spark room, yet run without a driver.

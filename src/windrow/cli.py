@@ -1,4 +1,7 @@
-"""The command line: `windrow run | sql | status | explain | demo | bench`. `console/` does the work of the commands."""
+"""The command line: `windrow run | sql | status | explain | check-history | demo | bench`.
+
+`console/` does the work of the commands.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ import windrow
 from windrow.console.benchmarks import about, benchmarks, chosen, run_benchmark
 from windrow.console.demo import run_demo
 from windrow.console.formats import ALIASES, AnswerFormat, AnswerOutput
+from windrow.console.histories import IsolationLevel, report_history
 from windrow.console.interrupts import EXIT_CODE, Cancels, Interrupted, Interrupts
 from windrow.console.live import Progress
 from windrow.console.plans import show_plans
@@ -286,6 +290,28 @@ def explain(
                     )
                 )
         show_plans(plans, svg, mermaid)
+
+
+@app.command("check-history")
+def check_history(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", exists=True, dir_okay=False, help="A recorded run, or a history like `rQ1\\[0] w5\\[0] c5`."
+        ),
+    ],
+    level: Annotated[
+        IsolationLevel | None,
+        typer.Option("--level", help="What the history must be. \\[default: what each query claims, else latest]"),
+    ] = None,
+) -> None:
+    """Decide which isolation a history of transactions has, and say what violates it.
+
+    It exits with 1 if the history is not what it must be.
+    """
+    with _commanding(str(file)):
+        if not report_history(file, level):
+            raise typer.Exit(1)
 
 
 @app.command()

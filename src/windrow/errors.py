@@ -123,6 +123,12 @@ class ReadOnlyError(StateError):
     code = "WR410"
 
 
+class HistoryError(WindrowError):
+    """A text or file is not a history of transactions."""
+
+    code = "WR420"
+
+
 class SourceError(WindrowError):
     """A source cannot be opened or read."""
 

@@ -1,0 +1,1 @@
+"""Concurrency control of sliding windows by definition (Golab's dissertation, chapter 7)."""
