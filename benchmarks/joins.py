@@ -249,7 +249,9 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="small sizes, below a minute; only to see that it works")
     parser.add_argument("--parts", default="abcdef", help="the parts to run, such as 'ae' (default: all)")
     stores = list(PARTS["b"])
-    parser.add_argument("--stores", type=lambda text: text.split(","), default=stores[:1], help=f"of {','.join(stores)}")
+    parser.add_argument(
+        "--stores", type=lambda text: text.split(","), default=stores[:1], help=f"of {','.join(stores)}"
+    )
     parser.add_argument("--child", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:

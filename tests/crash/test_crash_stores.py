@@ -11,8 +11,8 @@ from support.matrix import is_full
 
 import windrow
 from crash import child as children
-from crash.abandoned import run_to_kill
 from crash import workload
+from crash.abandoned import run_to_kill
 from crash.test_crash_points import STORES, batches
 from windrow.dataplane.stores import KeptColumn
 from windrow.types import POINT_MAX, POINT_MIN, SqlType
