@@ -26,7 +26,7 @@ from windrow.engine.plans.commits import (
 from windrow.engine.plans.delivering import PlanDelivery
 from windrow.engine.plans.homes import PlanBatch, needed_from, reads_tuples
 from windrow.engine.plans.locking import held
-from windrow.engine.plans.query import MERGED_PARTS, ContinuousQuery, PlanProgress, PlanVersion
+from windrow.engine.plans.query import ContinuousQuery, PlanProgress, PlanVersion
 from windrow.engine.plans.tables import answers_table, append_table, changes_table, ordered, view_table
 from windrow.engine.progress import StreamProgress
 from windrow.engine.state import CommittedState, StreamState
@@ -143,7 +143,6 @@ class PlanCommitter:
         query.home, query.must_merge, query.committed = one.batch.home, False, due.upto
         is_merged, has_state = one.batch.merging, any(part.kind == STATE for part in parts)
         query.unmerged = 0 if is_merged else query.unmerged + bool(parts)
-        query.untidied = 1 if _is_tidied(one.batch) else query.untidied + 1
         query.has_new_state = not is_merged and (query.has_new_state or has_state)
         query.merged_at = due.upto if is_merged or query.merged_at is None else query.merged_at
         query.metrics.rows += done.count
@@ -174,7 +173,7 @@ class PlanCommitter:
             covered=batch.progress.covered,
             deposited=None if query.derived is None else seq - 1,
             blocks=done.blocks,
-            tidied=self._tidied(query, read) if _is_tidied(batch) else Tidied(),
+            tidied=self._tidied(query, read) if batch.merging and query.derived is None else Tidied(),
             staged=self._send(query, done, shown, seq),
             effects=tuple(
                 TableEffect(table, due.before + due.step, **{"upto" if table in fed else "seq": now})
@@ -269,12 +268,6 @@ def _needs(queries: Sequence[ContinuousQuery], ticked: int) -> dict[str, int]:
     """The points below which windows of these queries need no tuples after a tick, by reader."""
     found = ((use.reader, needed_from(one, i, ticked)) for one in queries for i, use in enumerate(one.uses))
     return {reader: point for reader, point in found if point > POINT_MIN}
-
-
-def _is_tidied(batch: ProcessedBatch) -> bool:
-    """Whether the commit of a batch also merges small parts of what the query reported: not with every merge of its
-    view, which may come at every tick."""
-    return batch.merging and batch.query.derived is None and batch.query.untidied >= MERGED_PARTS
 
 
 def _promised(ended: Sequence[StreamAxis], upto: int) -> list[tuple[StreamState, StreamProgress]]:

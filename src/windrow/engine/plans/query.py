@@ -46,9 +46,6 @@ from windrow.plan.algebra.nodes import (
 )
 from windrow.types import SqlType
 
-MERGED_PARTS = 20
-"""So many parts of changes or of state are merged into one."""
-
 REWRITTEN_ROWS = 200_000
 """A view of at most so many rows is written anew as a whole when it is merged."""
 
@@ -163,9 +160,6 @@ class ContinuousQuery:
     """How many commits have written parts since."""
     has_new_state: bool = True
     """Whether one of them has written state, as far as is known."""
-    untidied: int = MERGED_PARTS
-    """How many commits there were since small parts of what it reported were merged; more after a restart, as far as is
-    known."""
     committed: int | None = None
     """The last tick that a commit saved; `progress.ticked` may be ahead of it by ticks without a change."""
     home: str = "driver"

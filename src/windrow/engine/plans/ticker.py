@@ -19,7 +19,7 @@ from windrow.engine.plans.committer import PlanCommitter, ProcessedBatch
 from windrow.engine.plans.delivering import PlanDelivery
 from windrow.engine.plans.due import begins_at, due_upto, inputs_of, occupied, without_gaps
 from windrow.engine.plans.homes import PlanDelay, PlanFailure, PlanHomes, is_silent, lifetimes, new_rows, reads_tuples
-from windrow.engine.plans.query import MERGED_PARTS, ContinuousQuery, counts_ticks
+from windrow.engine.plans.query import ContinuousQuery, counts_ticks
 from windrow.engine.state import StreamState
 from windrow.engine.store.journal import Journal
 from windrow.engine.tables.stored import StoredTable
@@ -27,6 +27,9 @@ from windrow.logs import log_event, logs_events
 from windrow.operators.ticks import DueTicks
 from windrow.settings import Settings
 from windrow.types import point_text
+
+MERGED_PARTS = 20
+"""So many parts of changes or of state are merged into one."""
 
 TOGETHER = 500
 """At most so many queries are in one commit."""
