@@ -1,0 +1,1 @@
+"""Scheduling of periodic queries by definition (Golab's dissertation, section 8.4)."""
