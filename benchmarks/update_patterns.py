@@ -77,7 +77,7 @@ def whole(name: str, window: int, ticks: int) -> Measured:
     for execution in ("upa", "negative", *(() if query.is_strict else ("direct",))):
         with scratch() as base:
             found[execution] = measured(base, query, trace, execution, ticks)
-    return {**found, "answers_ok": len({one["rows"] for one in found.values()}) == 1}
+    return {**found, "answers_ok": len({tuple(one["answer"]) for one in found.values()}) == 1}
 
 
 def run(given: argparse.Namespace) -> Measured:

@@ -75,7 +75,7 @@ SUBROOMS: dict[str, tuple[tuple[str, ...], ...]] = {
     "schedulers": (
         ("panes",),
         ("history",),
-        ("notation", "check_history", "transactions"),
+        ("notation", "check_history", "transactions", "queries"),
     ),
     "dataplane": (
         ("class_archive", "frames", "jobs", "jvm", "levels", "memory", "stopping", "blocks", "nexmark"),
@@ -83,11 +83,11 @@ SUBROOMS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("streaming_frames", "answers", "stores"),
         ("kernels",),
         ("ingest", "sinks"),
-        ("sources", "spark_home", "plan_stages"),
+        ("sources", "spark_home", "plan_stages", "window_frames"),
         ("table_rows",),
     ),
     "engine": (
-        ("lending", "metrics", "progress", "choices"),
+        ("lags", "lending", "metrics", "progress", "choices"),
         ("state",),
         ("store",),
         ("kept",),
@@ -96,6 +96,7 @@ SUBROOMS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("tables",),
         ("plans",),
         ("intake",),
+        ("isolation",),
         ("ask",),
         ("run",),
         ("engine",),
@@ -108,7 +109,7 @@ ONLY = {"oracle": {"cql", *BASE}}
 # Rooms that nothing else of the package imports: tests and benchmarks do.
 FOR_TESTS = {"reference"}
 # What users, tests and the interpreter start from. A room stands for all its modules.
-# `schedulers`: until the engine carries out the decisions of its transactions, benchmarks and tests alone do.
+# `schedulers`: the schedulers that the engine does not choose are for benchmarks and tests.
 ENTRANCES = {"__init__", "__main__", "cli", "testing", "oracle", "schedulers"}
 SPARK = "pyspark"
 SPARK_ROOM = "dataplane"

@@ -21,6 +21,8 @@ PATHS = [path for path in sorted(CQL.rglob("*.test")) if HAS_SKETCHES or path.pa
 FILES = [pytest.param(path, id=str(path.relative_to(CQL).with_suffix(""))) for path in PATHS]
 HOLISTIC = [pytest.param(path, id=path.stem) for path in PATHS if path.parent.name == "holistic"]
 TABLES = [pytest.param(path, id=path.stem) for path in PATHS if path.stem.startswith("tables_")]
+RESTORES = [pytest.param(path, id=path.stem) for path in PATHS if path.stem.startswith("restore")]
+ASKED = [pytest.param(path, id=path.stem) for path in PATHS if path.parent.name == "asked"]
 RANKED = [pytest.param(path, id=path.stem) for path in PATHS if path.stem.startswith("partitioned")]
 
 
@@ -41,7 +43,8 @@ def _effective(test: TestFile, variation: Variation) -> Variation:
         batch_rows = 3  # a Spark job of several stages per row takes a third of the time of all variations
     rules_off = variation.rules_off and not test.needs_rules
     evaluation = "window_ids" if test.needs_rules and variation.evaluation == "buffer" else variation.evaluation
-    varied = replace(variation, batch_rows=batch_rows, rules_off=rules_off, evaluation=evaluation)
+    asked = variation.asked if test.asks else "auto"
+    varied = replace(variation, batch_rows=batch_rows, rules_off=rules_off, evaluation=evaluation, asked=asked)
     if not test.is_continuous:
         return replace(varied, plan_home="auto", execution="upa")
     # Queries of other strategies cannot be replaced.
@@ -84,6 +87,23 @@ def test_tables_in_bucketed_blocks(path: Path, home: str, restart: bool, spark: 
     """Only large tables are in bucketed blocks unless the settings force it."""
     variation = Variation(partitions=2, plan_home=home, restart=restart, tables="bucketed")
     run_on_engine(read_test_file(path), spark, tmp_path / "state", variation)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("execution", "home"), [("negative", "driver"), ("negative", "spark"), ("direct", "driver")])
+@pytest.mark.parametrize("path", RESTORES)
+def test_restore_by_other_strategies(path: Path, execution: str, home: str, spark: Any, tmp_path: Path) -> None:
+    """What no tick sees is reported by every strategy; the sample of the matrix may omit one."""
+    variation = Variation(plan_home=home, restart=home == "driver", execution=execution)
+    run_on_engine(read_test_file(path), spark, tmp_path / "state", variation)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("asked", AXES["asked"])
+@pytest.mark.parametrize("path", ASKED)
+def test_one_time_queries_in_both_places(path: Path, asked: str, spark: Any, tmp_path: Path) -> None:
+    """Small windows are evaluated in the driver unless the settings force Spark."""
+    run_on_engine(read_test_file(path), spark, tmp_path / "state", Variation(partitions=2, asked=asked))
 
 
 @pytest.mark.slow

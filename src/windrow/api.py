@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import shutil
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from numbers import Integral
@@ -13,11 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from sqlglot import exp
 
 from windrow.catalog.definitions import StreamDef
 from windrow.cql import CQL, parse
-from windrow.cql.dialect import window_of
 from windrow.cql.intervals import parse_interval
 from windrow.cql.patterns import BadPatternError, Condition, equals
 from windrow.cql.printer import to_text
@@ -43,21 +42,28 @@ from windrow.cql.statements import (
     Statement,
     UpdateRows,
 )
-from windrow.cql.tokens import named_place, place_of
-from windrow.cql.window_clause import Measure, Unit, WindowKind
+from windrow.cql.tokens import named_place
+from windrow.cql.window_clause import Measure, Unit
 from windrow.dataplane.streaming_frames import frame_columns
 from windrow.display.html import note_part, table_part, title_part, whole
 from windrow.engine.ask import catalog_views as views
 from windrow.engine.ask.create_texts import NOTE, punctuation_notes, show_create
 from windrow.engine.ask.finished_tables import named_tables
 from windrow.engine.ask.lateness_chart import lateness_chart
+from windrow.engine.ask.onetime.choosing import Chosen
+from windrow.engine.ask.onetime.driver_read import DriverRead
+from windrow.engine.ask.onetime.frame_leases import FrameLeases
 from windrow.engine.engine import Engine
+from windrow.engine.isolation.asked import Terms
+from windrow.engine.isolation.recording import history_file
 from windrow.engine.read_only import ReadOnlyEngine
 from windrow.engine.ticks.delivery import sweep
 from windrow.errors import (
     BindError,
     CatalogError,
     ParseError,
+    SpanError,
+    SparkEndedError,
     StateError,
     UnsupportedError,
     WindrowError,
@@ -65,12 +71,12 @@ from windrow.errors import (
 from windrow.explain.continuous import explain_plan
 from windrow.explain.drawing import DrawnPlan
 from windrow.explain.periodic import periodic_chain
-from windrow.explain.snapshot import explain_snapshot
+from windrow.explain.snapshot import asked_lines, explain_snapshot, isolation_line
 from windrow.explain.text import ONLY_PLAN, explain_query
 from windrow.handles import Queries, Query, Table, Tables, explained_stream, handle
 from windrow.optimizer.pipeline import OptimizedPlan
-from windrow.plan.continuous.deciding import is_grouped
-from windrow.result import Plan, Result
+from windrow.result import Asked, Plan, Result
+from windrow.schedulers.history import Isolation
 from windrow.types import POINT_MAX, POINT_MIN, SqlType, moment_of, point_of, value_of
 from windrow.windows.lateness import Lateness
 
@@ -87,6 +93,8 @@ class Windrow:
         if temporary:  # streams that run need it, also when nobody holds this object
             weakref.finalize(engine.running, shutil.rmtree, temporary, ignore_errors=True)
         self._closed = False
+        self._frames = FrameLeases(FRAME_LEASE_S)
+        self._texts: dict[str, list[Statement]] = {}
         self.queries = Queries(self._engine)
         self.tables = Tables(self._engine)
 
@@ -115,11 +123,22 @@ class Windrow:
     def sql(self, text: str) -> Result:
         """Execute one or more statements and return the result of the last one."""
         _check_text(text)
-        statements = parse(text)
+        statements = self._parsed(text)
         if not statements:
             raise ParseError("there is no statement", remedy="Give one, such as SHOW STREAMS.")
         results = [self.execute(statement, text) for statement in statements]
         return results[-1]
+
+    def _parsed(self, text: str) -> list[Statement]:
+        """The statements of a text. Those of a SELECT are remembered: questions are asked again and again."""
+        known = self._texts.get(text)
+        if known is None:
+            known = parse(text)
+            if len(known) == 1 and isinstance(known[0], Select):
+                while len(self._texts) >= MOST_TEXTS:
+                    self._texts.pop(next(iter(self._texts)), None)
+                self._texts[text] = known
+        return known
 
     def execute(self, statement: Statement, text: str | None = None) -> Result:
         """Execute a parsed statement. Errors show their place in `text`, from which it was parsed."""
@@ -209,11 +228,10 @@ class Windrow:
         if isinstance(inner, CreateDerivedStream):
             inner = self._engine.statements.query_of(inner, text)
         if isinstance(inner, Select):
-            if not self._reads_a_stream(inner, text):
+            self._refuse_nothing(inner)
+            if not self._engine.reads.reads_windows(inner.select):
                 return Plan(self._engine.reads.explain_select(inner.select, text) + only)
-            if _is_one_time(inner.select):
-                return self._explain_one_time(inner, text, statement.verbose)
-            inner = CreateQuery("query", inner.select)
+            return self._explain_one_time(inner, text, statement.verbose)
         assert inner is not None
         plan = self._engine.statements.bind(inner, text)
         if isinstance(plan, OptimizedPlan):
@@ -226,58 +244,75 @@ class Windrow:
 
     def _explain_one_time(self, statement: Select, text: str, verbose: bool) -> Plan:
         """How a one-time query is answered; if nothing can answer it now, its plan as a standing query, and why."""
+        explicit, only = self._engine.settings.text("explicit_expiry") == "on", f"\n{ONLY_PLAN}" if verbose else ""
+        unanswered: WindrowError | None = None
         try:
-            found = explain_snapshot(*self._engine.reads.fitted(statement.select, text))
-            return Plan(f"{found}\n{ONLY_PLAN}" if verbose else found)
-        except UnsupportedError as error:
+            found = self._engine.reads.explained(statement.select, text)
+            if not isinstance(found, Chosen):
+                return Plan(explain_snapshot(*found) + only)
+            isolation = Isolation(statement.isolation or self._engine.settings.text("isolation"))
+            lines = [*asked_lines(found), isolation_line(found.read, isolation)]
+            if not isinstance(found.read, DriverRead):
+                return Plan("\n".join(lines) + only)
+            would = explain_plan("query", found.read.optimized, explicit, verbose=verbose)
+            return Plan("\n".join([*lines, would.text()]), DrawnPlan(would))
+        except (UnsupportedError, SpanError) as error:
             unanswered = error
         try:
-            plan = self._engine.statements.bind(CreateQuery("query", statement.select), text)
+            inner = CreateQuery("query", statement.select)
+            plan = self._engine.statements.bind(inner, text)
+        except SparkEndedError:
+            raise
         except WindrowError:
             raise unanswered from None
-        assert isinstance(plan, OptimizedPlan)
-        explicit = self._engine.settings.text("explicit_expiry") == "on"
+        if not isinstance(plan, OptimizedPlan):
+            stream = self._engine.manager.stream(plan.scan.stream)
+            drawn = DrawnPlan(periodic_chain(inner.name, plan, stream))
+            return Plan(explain_query(inner.name, plan, stream, None, self._engine.settings) + only, drawn)
         would = explain_plan("query", plan, explicit, verbose=verbose)
         would = replace(would, more=(*would.more, f"Asked once: {unanswered.message}"))
         return Plan(would.text(), DrawnPlan(would))
 
     def _select(self, statement: Select, text: str) -> Result:
-        """The answer to a one-time query: over a window of a stream, or over answers, views and dead letters."""
-        if self._reads_a_stream(statement, text):
-            return Result(self._engine.reads.snapshot(statement.select, text))
-        table, window = self._engine.reads.select(statement.select, text)
-        return Result(table, window=window)
+        """The answer to a one-time query."""
+        self._refuse_nothing(statement)
+        timeout_us = None if statement.timeout is None else statement.timeout.amount
+        terms = Terms.of(self._engine.settings, statement.isolation, statement.priority, timeout_us)
+        found = self._engine.reads.ask(statement.select, text, terms)
+        asked = Asked(
+            found.answered_from, found.isolation, found.complete_from, found.stale_by, found.rescans, found.aborts
+        )
+        return Result(found.rows, window=found.window, asked=asked)
 
-    def _reads_a_stream(self, statement: Select, text: str) -> bool:
-        """Whether a one-time query reads one stream and nothing else. FROM name without a window is the query of that
-        name, if there is one."""
-        tables = named_tables(statement.select)
-        if not tables:
+    def _refuse_nothing(self, statement: Select) -> None:
+        """Raise if a one-time query reads nothing."""
+        if not named_tables(statement.select):
             raise UnsupportedError(
                 "a one-time query reads a window of a stream, a query, a table, answers('query'), changes('query') or "
                 "dead_letters('stream')",
                 remedy="For example SELECT COUNT(*) AS n FROM packets [RANGE 10 MINUTES]; SHOW STREAMS lists them.",
             )
-        manager = self._engine.manager
-        of_streams = [
-            table
-            for table in tables
-            if isinstance(table.this, exp.Identifier)
-            and (
-                window_of(table) is not None
-                or (
-                    not (manager.has_query(table.name) or self._engine.plans.has(table.name))
-                    and table.name.lower() in manager.streams
-                )
-            )
-        ]
-        if of_streams and len(of_streams) < len(tables):
-            raise UnsupportedError(
-                "a stream cannot be combined with tables, answers or dead letters in one SELECT",
-                place=place_of(of_streams[0], text),
-                remedy="Create a standing query over a window of it, and read its answers here.",
-            )
-        return bool(of_streams)
+
+    def frame(self, text: str) -> Any:
+        """The answer to one SELECT as a lazy Spark DataFrame over one version of what it reads.
+
+        The version stays until `release(frame)` or `close` is called, or for ten minutes after the frame is gone:
+        frames that were made of it may still be used.
+        """
+        _check_text(text)
+        statements = parse(text)
+        if len(statements) != 1 or not isinstance(statements[0], Select):
+            raise ParseError("frame takes one SELECT", remedy="sql(…) executes other statements.")
+        self._opened()
+        self._refuse_nothing(statements[0])
+        _refuse_terms(statements[0])
+        found = self._engine.reads.frame(statements[0].select, text)
+        self._frames.hold(found.frame, found.release)
+        return found.frame
+
+    def release(self, frame: Any) -> None:
+        """Let go the version that a frame of `frame` reads; its files may then be deleted."""
+        self._frames.give_back(frame)
 
     # -- streams and queries from Python -------------------------------------------------------
 
@@ -364,6 +399,28 @@ class Windrow:
         engine.inputs.refuse_unread(stream)
         engine.time.end_input(stream)
 
+    # -- one-time queries that run -------------------------------------------------------------
+
+    def cancel(self, number: int | None = None) -> int:
+        """Cancel a one-time query of another thread by its id in SHOW SNAPSHOTS; without an id, all that run. Whoever
+        waits for its answer gets QueryCancelledError. Return how many were cancelled."""
+        engine = self._opened()
+        engine.refuse_live("cancel")
+        return engine.coordinator.cancel(number)
+
+    def cancel_of(self, thread: int) -> int:
+        """Cancel the one-time queries that a thread has asked and waits for. Return how many there were."""
+        return 0 if self._closed or self.is_read_only else self._engine.coordinator.cancel(thread=thread)
+
+    @contextmanager
+    def record_history(self, path: str | Path) -> Iterator[None]:
+        """Within the block, write the history of all one-time queries to a file: what they read, and which updates came
+        meanwhile. `windrow check-history` reads it. It begins when no one-time query runs."""
+        engine = self._opened()
+        engine.refuse_live("a history")
+        with history_file(engine.coordinator, Path(path)):
+            yield
+
     # -- running -------------------------------------------------------------------------------
 
     def run_available(self, close: bool = False) -> None:
@@ -386,7 +443,8 @@ class Windrow:
         self._engine.running.stop()
 
     def close(self) -> None:
-        """Stop and release the state directory. A temporary one is removed."""
+        """Stop and release the state directory, and what frames read. A temporary one is removed."""
+        self._frames.close()
         self._engine.close()
         self._closed = True
         if self._temporary:
@@ -428,18 +486,26 @@ class Windrow:
         self.close()
 
 
-def _is_one_time(select: exp.Expr) -> bool:
-    """Whether a SELECT over streams asks for one window of aggregates, which the state of a standing query answers.
-    EXPLAIN of any other shows the plan that it would have as a standing query."""
-    tables = list(select.find_all(exp.Table))
-    window = window_of(tables[0]) if len(tables) == 1 else None
-    if window is None or window.slide is not None or window.kind is WindowKind.NOW:
-        return False
-    return is_grouped(select) and not select.args.get("distinct")
-
-
 _ALTERED = {Alteration.PAUSE: ("paused", "paused already"), Alteration.RESUME: ("resumed", "not paused")}
 """What is said of an altered query, and of one that was so before."""
+
+
+MOST_TEXTS = 256
+"""The most questions whose statements are remembered."""
+
+FRAME_LEASE_S = 600.0
+"""How long the version of a DataFrame stays after the DataFrame is gone."""
+
+
+def _refuse_terms(statement: Select) -> None:
+    """Raise for clauses that say how a question is answered: a frame is of one version, and evaluated by its user."""
+    given = {"ISOLATION": statement.isolation, "PRIORITY": statement.priority, "TIMEOUT": statement.timeout}
+    named = [name for name, value in given.items() if value is not None]
+    if named:
+        raise UnsupportedError(
+            f"a frame has no {named[0]}: it shows the version at its start, and Spark evaluates it when it is used",
+            remedy=f"Leave {named[0]} out, or use sql(…).",
+        )
 
 
 def _check_text(text: object) -> None:

@@ -171,6 +171,24 @@ class SinkError(ExecutionError):
     code = "WR720"
 
 
+class QueryCancelledError(ExecutionError):
+    """A one-time query was cancelled before it was answered."""
+
+    code = "WR730"
+
+
+class QueryTimeoutError(QueryCancelledError):
+    """A one-time query took longer than its timeout, and was cancelled."""
+
+    code = "WR731"
+
+
+class ResultLimitError(ExecutionError):
+    """The answer of a one-time query, or what it keeps until then, is larger than a setting allows."""
+
+    code = "WR740"
+
+
 def first_line(error: BaseException) -> str:
     """The first line of an error's message; the name of its class if the message is empty. Of an error of the JVM, the
     first cause: its own first line only names a call."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Protocol, overload
 
 import pyarrow as pa
@@ -25,20 +26,69 @@ _PANDAS = {
 """The dtypes of pandas that hold NULL beside every value."""
 
 
+@dataclass(frozen=True)
+class Staleness:
+    """How far an answer is behind the newest tuple of a stream: a timedelta, or a number of points of an integer
+    attribute. `slack` of it is disorder that the stream allows: tuples may still come there. `behind` is complete and
+    not shown: less than a TICK, what another stream or view holds back, and updates that came after the version."""
+
+    stream: str
+    total: Any
+    slack: Any
+    behind: Any
+
+    def __str__(self) -> str:
+        if not self.total:
+            return "nothing"
+        parts = [f"{value} {name}" for value, name in ((self.slack, "slack"), (self.behind, "behind")) if value]
+        return f"{self.total} ({' and '.join(parts)} of stream {self.stream})"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How a one-time query was answered. `answered_from`: 'synopsis' (the state of a standing query), 'view' (a table,
+    view or answers as they are), 'driver' or 'spark' (where windows and tables were evaluated). `isolation` as in SET
+    isolation. `complete_from`: windows reach farther back, and tuples before this point are not all there. `stale_by`:
+    how far the answer may be behind, `rescans` and `aborts` what it cost to be as fresh as it is."""
+
+    answered_from: str | None = None
+    isolation: str | None = None
+    complete_from: Any = None
+    stale_by: Any = None
+    rescans: int = 0
+    aborts: int = 0
+
+
 class Result:
     """A table of rows: iterate it, index it (`r[0]`, `r[-1]`, `r[:10]`, `r["column"]`), or convert it (`to_arrow`,
     `to_pandas`, `to_polars`).
 
     A row is a dict. `is_text`: the rows are the lines of a text, such as a plan. `window` names what the rows are as
-    of: the tick of a view, or the end of the window of an answer; None if they are of several, or of none.
+    of: the tick of a view, the end of the window of an answer, the instant of a one-time query, or the number of the
+    last tuple if its windows go by arrival; None if they are of several, or of none. `answered_from`, `isolation`,
+    `complete_from`, `stale_by`, `rescans` and `aborts` say how a one-time query was answered (`Asked`).
     """
 
-    def __init__(self, table: pa.Table, is_text: bool = False, plan: Plan | None = None, window: Any = None):
+    def __init__(
+        self,
+        table: pa.Table,
+        is_text: bool = False,
+        plan: Plan | None = None,
+        window: Any = None,
+        asked: Asked | None = None,
+    ):
+        asked = asked or Asked()
         self._table = table
         self._is_text = is_text
         self.plan = plan
         """What EXPLAIN gave; None for other statements."""
         self.window = window
+        self.answered_from = asked.answered_from
+        self.isolation = asked.isolation
+        self.complete_from = asked.complete_from
+        self.stale_by = asked.stale_by
+        self.rescans = asked.rescans
+        self.aborts = asked.aborts
 
     @classmethod
     def message(cls, text: str) -> Result:

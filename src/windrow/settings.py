@@ -274,6 +274,20 @@ _TABLE = (
         _size(),
     ),
     SettingSpec(
+        "ask_home",
+        "auto",
+        "Where one-time queries over windows are evaluated: in the driver (`driver`), by Spark (`spark`), or by the "
+        "size of what they read (`auto`). What only one of the two can evaluate goes there. Answers stay the same.",
+        _choice("auto", "driver", "spark"),
+    ),
+    SettingSpec(
+        "driver_ask_bytes",
+        Size(64 << 20),
+        "The most that a one-time query may read of windows and tables in the driver; larger ones are evaluated by "
+        "Spark.",
+        _size(),
+    ),
+    SettingSpec(
         "broadcast_table_bytes",
         Size(8 << 20),
         "A table with at most this many bytes of rows is held in memory, in the driver and by every Spark task that "
@@ -401,10 +415,49 @@ _TABLE = (
     SettingSpec(
         "reoptimize_drift",
         "off",
-        "A continuous query in the driver is planned again at a tick when a measured rate, number of distinct values "
-        "or selectivity of its streams has changed by this factor since its plan was chosen, or is measured for the "
-        "first time. Another plan takes over with the state of the old one; answers stay the same.",
+        "A continuous query is planned again at a tick when a measured rate, number of distinct values or selectivity "
+        "of its streams has changed by this factor since its plan was chosen, or is measured for the first time. "
+        "Another plan takes over with the state of the old one; answers stay the same.",
         _factor_or_off,
+    ),
+    SettingSpec(
+        "isolation",
+        "latest",
+        "What a one-time query over live windows and views sees: every update committed before its answer (`latest`), "
+        "the version at its start (`window`), or as `latest` with updates held back while it runs (`serial`). "
+        "ISOLATION after a SELECT overrides it.",
+        _choice("latest", "window", "serial"),
+    ),
+    SettingSpec(
+        "serial_hold",
+        Interval(1_000_000),
+        "How long a serial one-time query may hold back what other one-time queries see; deposits and standing queries "
+        "never wait. After that its answer is of the version at its start, and says so.",
+        _interval,
+    ),
+    SettingSpec(
+        "timeout",
+        "off",
+        "How long a one-time query may take; then it is cancelled, with an error. TIMEOUT after a SELECT overrides it.",
+        _interval_or_off,
+    ),
+    SettingSpec(
+        "max_result_rows",
+        10_000_000,
+        "The most rows of the answer of a one-time query; a larger one is an error.",
+        _integer(1, 10**12),
+    ),
+    SettingSpec(
+        "max_result_bytes",
+        Size(1 << 30),
+        "The most bytes of the answer of a one-time query; a larger one is an error.",
+        _size(),
+    ),
+    SettingSpec(
+        "max_partial_bytes",
+        Size(1 << 30),
+        "The most memory for what a one-time query keeps of the panes that it has read; more is an error.",
+        _size(),
     ),
     SettingSpec(
         "disabled_rules",

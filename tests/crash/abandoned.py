@@ -7,14 +7,13 @@ reaches the point copies the directory, every thread fails at its next point, an
 
 from __future__ import annotations
 
-import contextlib
-import os
 import shutil
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.killed import copy_as_killed
 from support.matrix import is_full
 
 from crash import child
@@ -41,32 +40,9 @@ class Kill:
                 raise Killed(name)
             self._passes += name == target
             if name == target and self._passes == nth:
-                copy_unchanged(self._root, self._copy)
+                copy_as_killed(self._root, self._copy)
                 self.is_done = True
                 raise Killed(name)
-
-
-def copy_unchanged(root: Path, copy: Path) -> None:
-    """Copy a directory at one moment: again and again, until nothing in it has changed meanwhile. Not the lock of the
-    state, which a kill would free."""
-    while True:
-        before = _files(root)
-        with contextlib.suppress(shutil.Error, FileNotFoundError):
-            shutil.copytree(root, copy, ignore=shutil.ignore_patterns("lock"))
-            if _files(root) == before:
-                return
-        shutil.rmtree(copy, ignore_errors=True)
-
-
-def _files(root: Path) -> dict[str, tuple[int, int]]:
-    """The size and the time of change of each file."""
-    found = {}
-    for directory, _, names in os.walk(root):
-        for name in names:
-            with contextlib.suppress(FileNotFoundError):
-                told = os.stat(os.path.join(directory, name))
-                found[os.path.join(directory, name)] = (told.st_size, told.st_mtime_ns)
-    return found
 
 
 def run_to_kill(root: Path, spark: Any, crash_at: str, group: bool) -> None:
@@ -80,8 +56,11 @@ def run_to_kill(root: Path, spark: Any, crash_at: str, group: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(CRASH_AT, crash_at)
         patch.setattr("windrow.crash._passed", kill.passed)
-        with contextlib.suppress(Exception):  # what threads report that fail
+        try:
             child.run_uninterrupted(root, spark)
+        except Exception as error:  # what threads report that fail at their next point
+            if not kill.is_done:
+                raise AssertionError(f"the run failed before it passed {crash_at}") from error
     assert kill.is_done, f"{crash_at} was not passed"
     shutil.rmtree(root)
     copy.rename(root)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
 Row = tuple[Any, ...]
@@ -31,17 +29,6 @@ def blocks_of(wr: Any, owner: str) -> int:
     """The number of committed blocks in an owner's folder."""
     found = wr._engine.catalog.value("SELECT count(*) FROM blocks WHERE owner LIKE ? || '%'", (owner,))
     return int(found)
-
-
-def copy_as_killed(state: Path, copy: Path) -> None:
-    """Copy a state directory that is in use, as a kill would leave it. Not the lock: it names the JVM, which a kill would
-    end. Another thread may delete a file of no use meanwhile; then the copy begins anew."""
-    while True:
-        try:
-            shutil.copytree(state, copy, ignore=shutil.ignore_patterns("lock"))
-            return
-        except shutil.Error:
-            shutil.rmtree(copy)
 
 
 def wait_until(what: Callable[[], bool], timeout_s: float = 60.0) -> None:

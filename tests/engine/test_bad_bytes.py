@@ -214,7 +214,7 @@ def test_a_late_punctuation_column_with_bad_bytes(open_state: Any, tmp_path: Pat
 
 
 def test_valid_texts_are_not_repaired(open_state: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spark takes as long to repair texts as to read them, so texts that are gathered are only checked by Arrow."""
+    """Arrow checks the texts that are gathered, so Spark need not."""
 
     def repaired(*_: Any) -> None:
         raise AssertionError("Spark was asked to repair texts")

@@ -6,10 +6,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.killed import copy_as_killed
 
 import windrow
 from engine.conftest import Open
-from engine.helpers import copy_as_killed, state_of
+from engine.helpers import state_of
 from engine.plan_streams import rows
 from windrow.engine.plans import commits
 from windrow.engine.plans.commits import STATE

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.killed import copy_as_killed
 
-from engine.helpers import copy_as_killed
 from windrow.engine.plans import commits
-from windrow.engine.plans.changing import swapping
+from windrow.engine.plans.changing import swapping, takeover
 from windrow.errors import SettingError
 
 STREAM = "CREATE STREAM {} (t BIGINT, k INT, x INT) FROM memory TIMESTAMP BY t PUNCTUATE ORDERED"
@@ -45,9 +45,9 @@ def answer(wr: Any) -> list[dict[str, int]]:
     return sorted(wr.queries["q"].view().rows(), key=lambda row: row["k"])
 
 
-def begun(open_state: Any) -> Any:
+def begun(open_state: Any, **settings: str) -> Any:
     """A state with a query whose plan may be chosen again."""
-    wr = open_state()
+    wr = open_state(**settings)
     for name in "abc":
         wr.sql(STREAM.format(name))
     wr.sql("SET reoptimize_drift = '2'")
@@ -55,8 +55,9 @@ def begun(open_state: Any) -> Any:
     return wr
 
 
-def test_plan_is_chosen_again(open_state: Any) -> None:
-    wr, every = begun(open_state), dict[str, Rows]()
+@pytest.mark.parametrize("home", ["driver", "spark"])
+def test_plan_is_chosen_again(open_state: Any, home: str) -> None:
+    wr, every = begun(open_state, plan_home=home), dict[str, Rows]()
     before = wr._engine.plans.query("q").plan
     fed(wr, every, 0, 150)
     fed(wr, every, 151, 200)
@@ -65,16 +66,52 @@ def test_plan_is_chosen_again(open_state: Any) -> None:
     assert answer(wr) == expected(every, 200) != []
     fed(wr, every, 201, 260)
     assert answer(wr) == expected(every, 260) != []
+    assert wr._engine.plans.query("q").home == home
     wr.close()
-    again = open_state()
+    again = open_state(plan_home=home)
     assert again._engine.plans.query("q").plan == query.plan
     fed(again, every, 261, 300)
     assert answer(again) == expected(every, 300) != []
 
 
-@pytest.mark.parametrize("point", ["plan-swapping", "plan-committed"])
+def test_spark_builds_what_is_too_large_for_the_driver(open_state: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def restored(*_: Any) -> None:
+        raise AssertionError("the state came to the driver")
+
+    monkeypatch.setattr(takeover, "restored", restored)
+    large = {"plan_home": "spark", "driver_plan_bytes": "1 B"}
+    wr, every = begun(open_state, **large), dict[str, Rows]()
+    before = wr._engine.plans.query("q").plan
+    fed(wr, every, 0, 150)
+    fed(wr, every, 151, 200)
+    query = wr._engine.plans.query("q")
+    assert query.plan != before and query.home == "spark" and answer(wr) == expected(every, 200) != []
+    fed(wr, every, 201, 260)
+    assert answer(wr) == expected(every, 260) != []
+    wr.close()
+    again = open_state(**large)
+    fed(again, every, 261, 300)
+    assert answer(again) == expected(every, 300) != []
+
+
+def test_what_nobody_can_build_in_spark_keeps_its_plan(open_state: Any) -> None:
+    """A stream of results has reported what it has; the driver would have to make its state anew."""
+    wr, every = open_state(plan_home="spark", driver_plan_bytes="1 B"), dict[str, Rows]()
+    for name in "abc":
+        wr.sql(STREAM.format(name))
+    wr.sql("SET reoptimize_drift = '2'")
+    wr.query("q", "SELECT ISTREAM(k, n, m) FROM (" + SELECT + ")")
+    before = wr._engine.plans.query("q").plan
+    fed(wr, every, 0, 150)
+    fed(wr, every, 151, 160)
+    assert wr._engine.plans.query("q").plan == before
+
+
+@pytest.mark.parametrize(
+    ("home", "point"), [("driver", "plan-swapping"), ("driver", "plan-committed"), ("spark", "plan-committed")]
+)
 def test_killed_while_the_plan_is_chosen_again(
-    open_state: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
+    open_state: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str, point: str
 ) -> None:
     """The directory as a kill would leave it, in the transaction of the swap or right after it, goes on as the old plan
     or the new one, and the answers are the same."""
@@ -88,7 +125,7 @@ def test_killed_while_the_plan_is_chosen_again(
 
     for module in (swapping, commits):
         monkeypatch.setattr(module, "crash_point", copy_state)
-    wr, every = begun(open_state), dict[str, Rows]()
+    wr, every = begun(open_state, plan_home=home), dict[str, Rows]()
     before = wr._engine.plans.query("q").plan
     fed(wr, every, 0, 150)
     if not killed.exists():
@@ -98,7 +135,7 @@ def test_killed_while_the_plan_is_chosen_again(
     wr.close()
     state.rename(tmp_path / "ended")
     killed.rename(state)
-    again = open_state()
+    again = open_state(plan_home=home)
     assert again._engine.plans.query("q").plan == (before if point == "plan-swapping" else after)
     end = max(t for t, _, _ in every["a"])
     fed(again, every, end + 1, end + 50)

@@ -14,6 +14,7 @@ import windrow
 from engine.conftest import STREAM, Open
 from windrow.engine.tables import commits as table_commits
 from windrow.errors import CatalogError, ReadOnlyError, SourceError, TableError, UnsupportedError
+from windrow.operators.layouts.keyed import Keyed
 
 HOSTS = "CREATE TABLE hosts (ip STRING PRIMARY KEY, site STRING, n INT, at TIMESTAMP)"
 
@@ -207,6 +208,38 @@ def test_a_copy_of_the_state_joins_the_same_version(open_state: Open, tmp_path: 
     (first,) = [row for row in changes_of(wr)["now"] if row[0] == "-" and row[-1] == "Anna"]
     assert first[1] == 6, "at tick 7, the first that was not committed"
     assert {row[1]: row[-1] for row in changes_of(wr)["then"]} == {1: "Anna", 2: "Bert", 8: "Ann", 9: "An", 12: "Bert"}
+
+
+@pytest.mark.parametrize("kind", ["", "NON RETROACTIVE"])
+def test_ticks_in_spark_do_not_read_the_table_in_the_driver(
+    open_state: Open, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Tasks map the blocks of a large table; the driver tells them where these are."""
+    wr = open_state(plan_home="spark", broadcast_table_bytes="1 KB")
+    wr.sql(STREAM)
+    wr.sql(f"CREATE TABLE names (k STRING PRIMARY KEY, name STRING) {kind}")
+    wr.table("names").upsert([(f"k{i}", f"name {i}") for i in range(5_000)])
+    query = wr.query("q", "SELECT s.k, x, name FROM s [RANGE 10] JOIN names ON s.k = names.k")
+    assert wr._engine.tables.table("names").base.is_bucketed
+
+    def read(*_: Any) -> None:
+        raise AssertionError("rows of the table were read in the driver")
+
+    with monkeypatch.context() as patch:
+        for name in ("rows", "take", "find", "in_order"):
+            patch.setattr(Keyed, name, read)
+        wr.deposit("s", [(1, "k1", 1), (2, "none", 2), (3, "k4999", 3)])
+        wr.deposit("s", [(4, "k2", 4)])
+    wr.table("names").upsert([("k1", "new"), ("none", "now")])
+    with monkeypatch.context() as patch:
+        for name in ("rows", "take", "find", "in_order"):
+            patch.setattr(Keyed, name, read)
+        wr.deposit("s", [(5, "k1", 5)])
+        wr.deposit("s", [(6, "k1", 6)])
+    old = [("k1", 1, "name 1")] if kind else [("k1", 1, "new"), ("none", 2, "now")]
+    shown = [*old, ("k2", 4, "name 2"), ("k4999", 3, "name 4999"), ("k1", 5, "new")]
+    assert values(query.view()) == sorted(shown, key=repr)
+    assert wr._engine.plans.query("q").home == "spark"
 
 
 def test_a_table_cannot_go_while_it_is_read(wr: windrow.Windrow) -> None:

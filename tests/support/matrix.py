@@ -21,7 +21,7 @@ class Variation:
     `spark_home`: panes, in the Spark home if possible; or a kind of synopsis; or `selection`: holistic aggregates from
     sorted base intervals if possible. `rules_off`: all optimizer rules are off, or the one of that name. `plan_home` is
     where continuous plans run, `execution` their strategy, except for queries that it refuses. `tables`: `bucketed`
-    keeps even small ones in bucketed blocks.
+    keeps even small ones in bucketed blocks. `asked`: where one-time queries over windows are evaluated.
     """
 
     batch_rows: int | None = None
@@ -34,6 +34,7 @@ class Variation:
     plan_home: str = "auto"
     execution: str = "upa"
     tables: str = "broadcast"
+    asked: str = "auto"
 
     def __str__(self) -> str:
         batches = {None: "own", 0: "all"}.get(self.batch_rows, str(self.batch_rows))
@@ -44,6 +45,7 @@ class Variation:
         marks += "" if self.plan_home == "auto" else f"-{self.plan_home}_plans"
         marks += "" if self.execution == "upa" else f"-{self.execution}"
         marks += "" if self.tables == "broadcast" else f"-{self.tables}_tables"
+        marks += "" if self.asked == "auto" else f"-asked_{self.asked}"
         return f"b_{batches}-p{self.partitions}-{self.preaggregate}{marks}"
 
 
@@ -58,6 +60,7 @@ AXES: dict[str, tuple[Any, ...]] = {
     "plan_home": ("driver", "spark") if "plan_home" in SPECS else ("auto",),
     "execution": ("upa", "negative", "direct") if "execution" in SPECS else ("upa",),
     "tables": ("broadcast",),
+    "asked": ("driver", "spark"),
 }
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -30,12 +31,14 @@ from support.test_file import (
     Restart,
     Revisions,
     Since,
+    Snapshot,
     Statement,
     TestFile,
     View,
     feed_rows,
     join_cells,
     matches,
+    parse_time,
     render,
     value_of,
 )
@@ -93,6 +96,10 @@ class Backend(Protocol):
 
     def view(self, query: str) -> list[Row]: ...
 
+    def ask(self, text: str, at: Any) -> tuple[Any, list[Row]] | None:
+        """The rows of a one-time query, and what they are as of; None if the backend cannot tell. `at`: what the file
+        says that they are of, None if it says nothing."""
+
     def dead_letters(self, stream: str) -> Counter[str]: ...
 
     def begin(self, query: str, point: Begin) -> None: ...
@@ -142,6 +149,14 @@ class OracleBackend:
     def view(self, query: str) -> list[Row]:
         due = self.oracle.due(query)
         return [] if due is None else self.oracle.relation(query, due.last)
+
+    def ask(self, text: str, at: Any) -> tuple[Any, list[Row]] | None:
+        """By definition, at the instant that the file says; None: it reads what the oracle has not."""
+        instant = point_of(at, SqlType("TIMESTAMP")) if isinstance(at, datetime) else at
+        try:
+            return at, self.oracle.ask(text, instant)[1]
+        except UnsupportedError:
+            return None
 
     def dead_letters(self, stream: str) -> Counter[str]:
         return Counter(letter.reason.value for letter in self.oracle.dead_letters(stream))
@@ -193,8 +208,12 @@ class EngineBackend:
             self._settings["disabled_rules"] = ",".join(off)
         if variation.plan_home != "auto":
             self._settings["plan_home"] = variation.plan_home
+        if variation.plan_home == "spark":  # then Spark builds the state of queries that are replaced, where it can
+            self._settings["driver_plan_bytes"] = "1 B"
         if variation.execution != "upa":
             self._settings["execution"] = variation.execution
+        if variation.asked != "auto":
+            self._settings["ask_home"] = variation.asked
         if variation.tables == "bucketed":
             self._settings["broadcast_table_bytes"] = "0 B"
         self.engine = self._open()
@@ -241,14 +260,16 @@ class EngineBackend:
         return _rows(self.engine.queries[query].changes().arrow())
 
     def same_changes(self, query: str, written: Sequence[Sequence[Cell]], found: Sequence[Row]) -> None:
-        """Compare what stands at every tick that the query has passed. Raises ReplayMismatch."""
+        """Compare what stands at every tick that the query has passed, since it took the place of another. Raises
+        ReplayMismatch."""
         running = self.engine._engine.plans.query(query)
-        plan, ticked = running.plan, running.progress.ticked
+        plan, ticked, past = running.plan, running.progress.ticked, running.choices.begins_after
         mine = [_written_change(cells, plan.point) for cells in written]
         theirs = changes_of(found, plan.point)
         grid = TickGrid(plan.step, plan.origin)
         points = {point for one in (*mine, *theirs) for point in (one.ts, one.exp) if point is not None}
         ticks = [tick for tick in map(grid.above, points) if ticked is not None and tick <= ticked]
+        ticks = ticks if past is None else [tick for tick in ticks if tick > past]
         expected = replay(mine, ticks, grid.above, tuple.__eq__)
         for tick, rows in replay(theirs, ticks, grid.above).items():
             if not same_answers(expected[tick], rows, False):
@@ -256,6 +277,10 @@ class EngineBackend:
 
     def view(self, query: str) -> list[Row]:
         return _rows(self.engine.queries[query].view().arrow())
+
+    def ask(self, text: str, at: Any) -> tuple[Any, list[Row]]:
+        found = self.engine.sql(text)
+        return found.window, _rows(found.arrow())
 
     def dead_letters(self, stream: str) -> Counter[str]:
         rows = self.engine.sql(f"SELECT * FROM dead_letters('{stream}')").rows()
@@ -457,11 +482,12 @@ class Run:
         if not _same_text(every[: len(before)], before):
             raise Mismatch(f"{self._at(command)}: earlier changes of {command.query} have changed")
         self.changed[command.query] = every
-        if self.variation.execution == "upa":
+        is_built = self.variation.plan_home == "spark" and self.queries[command.query].or_replace
+        self.written[command.query] += command.rows or ()
+        if self.variation.execution == "upa" and not is_built:
             self._compare(command, every[len(before) :], False, complete)
             return
-        self.written[command.query] += command.rows or ()
-        try:  # strategies differ in what they predict and what they withdraw
+        try:  # strategies differ in what they predict and what they withdraw; rows that Spark built, in their births
             self.backend.same_changes(command.query, self.written[command.query], every)  # type: ignore[attr-defined]
         except ReplayMismatch as error:
             raise Mismatch(f"{self._at(command)}: {error}") from error
@@ -479,6 +505,21 @@ class Run:
         ordered = self.queries[command.query].select.args.get("order") is not None
         self._compare(command, self.backend.view(command.query), ordered, complete)
 
+    def _snapshot(self, command: Snapshot, complete: bool) -> None:
+        """Ask, and compare the rows; what they are as of must be what the file says."""
+        (statement,) = parse(command.text)
+        assert isinstance(statement, Select)
+        at = None if command.at is None else _moment(command.at)
+        try:
+            found = self.backend.ask(command.text, at)
+        except WindrowError as error:
+            raise Mismatch(f"{self._at(command)}: the question failed:\n{error}") from error
+        if found is None:
+            return
+        if at is not None and found[0] != at:
+            raise Mismatch(f"{self._at(command)}: the answer is as of {found[0]}, not of {at}")
+        self._compare(command, found[1], statement.select.args.get("order") is not None, complete)
+
     def _compare(self, command: Compared, new: list[Row], ordered: bool, complete: bool) -> None:
         apart = self._partition(command.query) if ordered else None
         if not ordered:
@@ -492,7 +533,7 @@ class Run:
 
     def _partition(self, query: str) -> list[int] | None:
         """The columns of an answer row that hold its window and partition, since partitions have no order."""
-        window = self.windows[query]
+        window = self.windows.get(query)
         if window is None or not window.pattr:
             return None
         names = [item.alias_or_name.lower() for item in self.queries[query].select.expressions]
@@ -514,6 +555,11 @@ class Run:
 
     def _at(self, command: Command) -> str:
         return f"{self.test.path}:{command.line} [{self.variation}]"
+
+
+def _moment(text: str) -> Any:
+    """A point as written: a time, or a number."""
+    return int(text) if text.lstrip("-").isdigit() else parse_time(text)
 
 
 def _same_text(some: Sequence[Row], others: Sequence[Row]) -> bool:

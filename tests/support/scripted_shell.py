@@ -43,6 +43,9 @@ class ScriptedState:
         (self._folder / "cancelled").touch()
         self._cancelled.set()
 
+    def cancel_of(self, thread: int) -> int:
+        return 0
+
     def execute(self, statement: Any, text: str) -> Result:
         if isinstance(statement, Select):
             print("selecting", flush=True)

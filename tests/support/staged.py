@@ -19,6 +19,7 @@ from windrow.dataplane.kernels.plan_stage import run_stages
 from windrow.dataplane.kernels.plan_tables import StoredRelation
 from windrow.dataplane.kernels.stage_messages import (
     ROWS,
+    MergedView,
     SharedJoinTask,
     StageBatch,
     StagedTask,
@@ -88,6 +89,7 @@ class StagedRun:
             tuple(self.shown),
             merging,
             False,
+            view=MergedView(with_new=True, width=None) if merging else None,
             relations=relations,
         )
         return self._done(batch, self._job(batch))

@@ -21,6 +21,8 @@ from windrow.oracle import equal_values
 from windrow.types import EPOCH, SqlType, moment_of
 
 TO_COMPLETE = "????"
+BELOW = "----"
+"""The line between the SELECT of a snapshot and its rows."""
 FLAGS = ("recut ok", "needs rules")
 """`needs rules`: the file shows the effect of an optimizer rule, so it does not run without the rules."""
 
@@ -155,7 +157,21 @@ class View(Command):
     rows: tuple[tuple[Cell, ...], ...] | None
 
 
-Compared = Answers | Net | Revisions | Changes | View
+@dataclass(frozen=True)
+class Snapshot(Command):
+    """`snapshot [<point>]`: a SELECT, `----`, and its rows when it is asked now. The point is what its answer says that
+    it is of: the instant of its windows, or the number of the last tuple."""
+
+    text: str
+    rows: tuple[tuple[Cell, ...], ...] | None
+    at: str | None = None
+
+    @property
+    def query(self) -> str:
+        return self.text
+
+
+Compared = Answers | Net | Revisions | Changes | View | Snapshot
 """The directives whose rows are compared, and may be completed."""
 
 
@@ -179,6 +195,11 @@ class TestFile:
     @property
     def name(self) -> str:
         return self.path.stem
+
+    @property
+    def asks(self) -> bool:
+        """Whether it has one-time queries."""
+        return any(isinstance(one, Snapshot) for one in self.commands)
 
     @property
     def is_continuous(self) -> bool:
@@ -251,6 +272,8 @@ def _command(line: int, head: str, body: list[str]) -> Command:
     if word in _COMPARED:
         rows = None if body == [TO_COMPLETE] else tuple(tuple(split_cells(row)) for row in body)
         return _COMPARED[word](line, _one_name(rest), rows)
+    if word == "snapshot":
+        return _snapshot(line, rest, body)
     if word == "dead_letters":
         return DeadLetters(line, _one_name(rest), _counts(body))
     if body:
@@ -302,6 +325,14 @@ def _statement(line: int, rest: str, body: list[str]) -> Statement:
     if kind == "error" and expected.strip():
         return Statement(line, text, expected.strip())
     raise ValueError("'statement ok' or 'statement error <code or text>'")
+
+
+def _snapshot(line: int, rest: str, body: list[str]) -> Snapshot:
+    if body.count(BELOW) != 1:
+        raise ValueError(f"a snapshot block is a SELECT, a line {BELOW}, and its rows")
+    text, rows = body[: body.index(BELOW)], body[body.index(BELOW) + 1 :]
+    found = None if rows == [TO_COMPLETE] else tuple(tuple(split_cells(row)) for row in rows)
+    return Snapshot(line, "\n".join(text), found, rest or None)
 
 
 def _one_name(rest: str) -> str:

@@ -7,8 +7,8 @@ history of operations.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from copy import deepcopy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from windrow.schedulers.history import Entry, History, Isolation
@@ -46,6 +46,9 @@ class Store:
     first: int
     upto: int
     tuples: set[tuple[int, str]] = field(default_factory=set)
+
+    def copy(self) -> Store:
+        return Store(self.kind, self.first, self.upto, set(self.tuples))
 
     def commit(self, update: WindowUpdate) -> None:
         if self.kind is SourceKind.STRICT:
@@ -87,13 +90,25 @@ class Driver:
         self.problems: list[str] = []
         self.begun: set[str] = set()
         self.count = 0
+        self._waiting: list[TransactionEvent] | None = None
 
     @property
     def is_serial(self) -> bool:
         return self.scheduler.isolation is Isolation.SERIAL
 
-    def tell(self, event: TransactionEvent) -> tuple[TransactionDecision, ...]:
-        decisions = self.scheduler.on(event)
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """What happens inside is told in one call."""
+        self._waiting = []
+        yield
+        events, self._waiting = self._waiting, None
+        self.tell(*events)
+
+    def tell(self, *events: TransactionEvent) -> tuple[TransactionDecision, ...]:
+        if self._waiting is not None:
+            self._waiting += events
+            return ()
+        decisions = self.scheduler.on(*events)
         for decision in decisions:
             self._carry_out(decision)
         self.decisions += decisions
@@ -158,7 +173,7 @@ class Driver:
                 self._read(read, name, attempt, panes)
             case PinVersion(name):
                 answer = self.answers[name]
-                answer.pinned = deepcopy(self.stores)
+                answer.pinned = {name: store.copy() for name, store in self.stores.items()}
                 answer.window = self.window(answer.query)
             case DropPanes(name, panes, _):
                 if not self.answers[name].query.keeps_partials:

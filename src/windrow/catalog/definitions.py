@@ -44,6 +44,14 @@ class Punctuated:
 
 
 @dataclass(frozen=True)
+class Retained:
+    """RETAIN: tuples stay for `length` points of the punctuated column `axis` behind its frontier."""
+
+    axis: str
+    length: int
+
+
+@dataclass(frozen=True)
 class StreamDef:
     """A stream: its statement, typed columns, default window attribute, and punctuated columns."""
 
@@ -53,6 +61,8 @@ class StreamDef:
     punctuated: tuple[Punctuated, ...]
     punctuation: str | None = None
     """The column of punctuations, for BY SOURCE: a record is a punctuation if it has a text there."""
+    retained: Retained | None = None
+    """What is kept for one-time queries (RETAIN)."""
 
     @property
     def name(self) -> str:
@@ -149,7 +159,6 @@ def define_stream(statement: CreateStream) -> StreamDef:
                 f"column '{name}': names that start with '{RESERVED_PREFIX}' are reserved",
                 remedy=f"Call it for example {name.lstrip('_') or 'x'}.",
             )
-    _refuse_unfinished(statement)
     named = statement.timestamp_by or (statement.punctuate[0].column if statement.punctuate else None)
     attribute = None if named is None else _window_attribute(columns, named, "TIMESTAMP BY")
     punctuated: list[Punctuated] = []
@@ -162,14 +171,28 @@ def define_stream(statement: CreateStream) -> StreamDef:
         _column(columns, statement.sequence_by, "SEQUENCE BY")
     _check_late(statement, punctuated)
     _check_tick(statement, columns, attribute, punctuated)
-    return StreamDef(statement, columns, attribute, tuple(punctuated), _punctuation_column(statement, columns))
+    retained = _retained(statement, attribute, punctuated)
+    punctuation = _punctuation_column(statement, columns)
+    return StreamDef(statement, columns, attribute, tuple(punctuated), punctuation, retained)
 
 
-def _refuse_unfinished(statement: CreateStream) -> None:
-    if statement.retain is not None:
-        raise UnsupportedError(
-            "this version does not have RETAIN (it keeps tuples for snapshot queries) yet", remedy="Leave it out."
+def _retained(statement: CreateStream, attribute: str | None, punctuated: list[Punctuated]) -> Retained | None:
+    """What RETAIN keeps: tuples by the default window attribute if it is punctuated, else by the first column that
+    is."""
+    if statement.retain is None:
+        return None
+    if not punctuated:
+        raise BindError(
+            "RETAIN needs a PUNCTUATE clause: without one nobody knows which tuples are old enough to go",
+            remedy="Add PUNCTUATE ORDERED, or PUNCTUATE WITH SLACK 5 SECONDS.",
         )
+    if statement.late is Late.REVISE:
+        raise UnsupportedError(
+            "RETAIN does not go with LATE REVISE: one-time queries over tuples that come late are not in this version",
+            remedy="Leave RETAIN out, or use LATE DROP.",
+        )
+    axis = next((one for one in punctuated if one.column == attribute), punctuated[0])
+    return Retained(axis.column, _length(axis.column, axis.type, statement.retain, "RETAIN"))
 
 
 def _is_by_source(statement: CreateStream) -> bool:

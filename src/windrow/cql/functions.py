@@ -85,7 +85,7 @@ ROW_FUNCTIONS = FINAL_FUNCTIONS | _words(
 )
 """Deterministic functions of Spark SQL with scalar results; Spark evaluates them for each row."""
 
-TABLE_FUNCTIONS = _words("ANSWERS CHANGES DEAD_LETTERS")
+TABLE_FUNCTIONS = _words("ANSWERS CHANGES DEAD_LETTERS FRESHNESS")
 """Functions allowed in FROM."""
 
 FINISHED_FUNCTIONS = _words(
@@ -160,12 +160,13 @@ _TO_WINDOW = "Write the window in FROM: FROM s [RANGE 10 MINUTES SLIDE 1 MINUTE]
 _TO_LEAVE_OUT = "Leave it out; docs/cql.md lists what this version executes."
 _TO_FIND = "docs/cql.md lists the allowed functions under Functions."
 _ONE_STREAM = "A one-time query reads one stream. A standing query may read several: CREATE QUERY name AS SELECT …"
-_IN_FROM = "FROM takes a stream, a query, answers('query'), changes('query') or dead_letters('stream')"
+IN_FROM = "FROM takes a stream, a query, answers('query'), changes('query') or dead_letters('stream')"
+"""Why a function cannot stand in FROM."""
 _REMEDIES = {
     "the same input must always give the same answer": "Use a column of the stream, such as its window attribute.",
     "window functions are not part of the language; a window follows the stream's name": _TO_OVER,
     "this version has no such aggregate": _TO_AGGREGATE,
-    _IN_FROM: _TO_WINDOW,
+    IN_FROM: _TO_WINDOW,
     "values of a query are scalars": "Take single values, for example with get_json_object or split_part.",
     "a query spells out all names": "Write the name itself.",
 }
@@ -486,7 +487,7 @@ def _check_anonymous(node: exp.Anonymous, place: Place | None, allowed: frozense
     name = node.name.upper()
     if isinstance(node.parent, exp.Table):
         if name not in TABLE_FUNCTIONS:
-            raise _refused_function(name, _IN_FROM, place, ())
+            raise _refused_function(name, IN_FROM, place, ())
         return
     if name not in allowed:
         raise _refused_function(name, _REASON_OF.get(name), place, allowed | AGGREGATES | OWN_AGGREGATES)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from sqlglot.tokenizer_core import Token, TokenType
 
@@ -55,7 +56,7 @@ _EMITS = (
     "There are no answers before that (EMIT CHANGES); LATE REVISE on the stream corrects them afterwards. "
     "This version does not have EMIT LATEST yet."
 )
-_SHOWN = ("STREAMS", "QUERIES", "SHARING", "TABLES", "SETTINGS")
+_SHOWN = ("STREAMS", "QUERIES", "SHARING", "TABLES", "SETTINGS", "FRESHNESS", "SNAPSHOTS")
 _KINDS = ("STREAM", "QUERY", "TABLE")
 _AFTER_NAMES = ("AS", "SELECT", "WITH", "FROM", "WHERE", "INTO")
 _MAX_PRIORITY = 1_000_000
@@ -332,11 +333,53 @@ _BEFORE_OPERAND = {
 
 
 def _select(cursor: Cursor) -> Select:
-    tail = _tail_start(cursor)
-    select = parse_query(cursor, until=tail)
-    if not cursor.at_end:
-        raise cursor.error(f"{cursor.word()} is a clause of standing queries", remedy=_TO_WRITE)
-    return Select(select)
+    select = parse_query(cursor, until=_tail_start(cursor, lambda at: _is_tail(at) or _is_asked_tail(at)))
+    found = Select(select)
+    while not cursor.at_end:
+        word = cursor.word()
+        if word not in _ASKED:
+            raise cursor.error(f"{word} is a clause of standing queries", remedy=_TO_WRITE)
+        name, read = _ASKED[word]
+        if getattr(found, name) is not None:
+            raise cursor.error(f"{word} is given twice", remedy="Keep one of them.")
+        cursor.index += 1
+        found = replace(found, **{name: read(cursor)})
+    return found
+
+
+def _is_asked_tail(cursor: Cursor) -> bool:
+    """Whether a clause of one-time queries begins here; otherwise these words are names."""
+    before, following = cursor.peek(-1), cursor.peek(1)
+    if following is None or (before is not None and before.token_type == TokenType.DOT):
+        return False
+    if cursor.word() == "ISOLATION":
+        return following.token_type == TokenType.STRING or cursor.word(1) in _ISOLATIONS
+    return cursor.word() == "TIMEOUT" and following.token_type in (TokenType.NUMBER, TokenType.STRING)
+
+
+def _isolation(cursor: Cursor) -> str:
+    if cursor.at_string():
+        found = cursor.string("an isolation").upper()
+        if found in _ISOLATIONS:
+            return found.lower()
+        cursor.index -= 1
+    elif cursor.word() in _ISOLATIONS:
+        cursor.index += 1
+        return (cursor.word(-1)).lower()
+    raise cursor.unexpected("'latest', 'window' or 'serial' after ISOLATION", _ISOLATIONS)
+
+
+def _timeout(cursor: Cursor) -> Measure:
+    return parse_time(cursor, "TIMEOUT")
+
+
+_ISOLATIONS = ("LATEST", "WINDOW", "SERIAL")
+_ASKED: dict[str, tuple[str, Callable[[Cursor], Any]]] = {
+    "ISOLATION": ("isolation", _isolation),
+    "PRIORITY": ("priority", _priority),
+    "TIMEOUT": ("timeout", _timeout),
+}
+"""The clauses of one-time queries: the field of `Select`, and how it is read."""
 
 
 def _explain(cursor: Cursor) -> Explain:

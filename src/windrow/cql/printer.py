@@ -56,7 +56,7 @@ def to_text(statement: Statement) -> str:
     if isinstance(statement, InsertRows | UpdateRows | DeleteRows | LoadRows):
         return change_text(statement)
     if isinstance(statement, Select):
-        return expression_text(statement.select)
+        return " ".join(_select(statement))
     if isinstance(statement, Explain):
         words = f"EXPLAIN {'ANALYZE ' if statement.analyze else ''}{'VERBOSE ' if statement.verbose else ''}"
         if statement.statement is not None:
@@ -157,6 +157,17 @@ def _create_query(query: CreateQuery) -> list[str]:
         parts.append(f"PRIORITY {query.priority}")
     if query.expire_after is not None:
         parts.append(f"EXPIRE AFTER {measure_text(query.expire_after)}")
+    return parts
+
+
+def _select(statement: Select) -> list[str]:
+    parts = [expression_text(statement.select)]
+    if statement.isolation is not None:
+        parts.append(f"ISOLATION {quote_text(statement.isolation)}")
+    if statement.priority is not None:
+        parts.append(f"PRIORITY {statement.priority}")
+    if statement.timeout is not None:
+        parts.append(f"TIMEOUT {measure_text(statement.timeout)}")
     return parts
 
 

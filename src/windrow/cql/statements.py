@@ -184,9 +184,13 @@ class AlterQuery:
 
 @dataclass(frozen=True)
 class Select:
-    """A snapshot query."""
+    """A snapshot query: how it is isolated from updates ('latest', 'window' or 'serial'), how urgent it is, and how
+    long it may take; None: as the settings say."""
 
     select: exp.Expression
+    isolation: str | None = None
+    priority: int | None = None
+    timeout: Measure | None = None
 
 
 @dataclass(frozen=True)

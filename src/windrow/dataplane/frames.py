@@ -13,6 +13,7 @@ from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
 
 from windrow.cql.names import quote_name
 from windrow.errors import BindError, ExecutionError, first_line
@@ -36,7 +37,7 @@ def query_tables(spark: SparkSession, sql: str, tables: Mapping[str, pa.Table]) 
     """Run Spark SQL over tables, which have these names during the call."""
     with translated(), _views(spark, tables):
         frame = spark.sql(sql)
-        _check_columns(frame.columns)
+        check_columns(frame.columns)
         return frame.toArrow()
 
 
@@ -44,11 +45,12 @@ def columns_of(spark: SparkSession, sql: str, schemas: Mapping[str, pa.Schema]) 
     """The columns of a query's result, from Spark's analyser; no job runs."""
     with translated(), _views(spark, {name: schema.empty_table() for name, schema in schemas.items()}):
         columns = list(spark.sql(sql).columns)
-    _check_columns(columns)
+    check_columns(columns)
     return columns
 
 
-def _check_columns(names: Sequence[str]) -> None:
+def check_columns(names: Sequence[str]) -> None:
+    """Raise if two columns of a result have one name."""
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise BindError(f"two columns of the result are called '{twice}'", remedy="Name one of them: AS …")
@@ -77,13 +79,19 @@ def _point_sql(number: int, found: str, kind: SqlType) -> str:
     return f"CAST(NULL AS BIGINT) AS {column}"
 
 
+def schema_of(schema: pa.Schema) -> StructType:
+    """An Arrow schema as Spark's; times without a zone stay so."""
+    return from_arrow_schema(schema, prefer_timestamp_ntz=True)
+
+
 @contextmanager
 def _views(spark: SparkSession, tables: Mapping[str, pa.Table]) -> Iterator[None]:
     """Register tables as views. The caller gives names that no other thread uses."""
     try:
         for name, table in tables.items():
-            schema = from_arrow_schema(table.schema, prefer_timestamp_ntz=True)
-            spark.createDataFrame(whole(table), schema=schema).createOrReplaceTempView(quote_name(name))
+            spark.createDataFrame(whole(table), schema=schema_of(table.schema)).createOrReplaceTempView(
+                quote_name(name)
+            )
         yield
     finally:
         for name in tables:

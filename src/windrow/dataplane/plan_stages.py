@@ -4,7 +4,9 @@ are Spark's shuffle."""
 from __future__ import annotations
 
 import pickle
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -15,15 +17,33 @@ from windrow.dataplane.kernels.plan_stage import run_stages
 from windrow.dataplane.kernels.stage_messages import ROWS, SharedJoinTask, StagedTask, StageJob, read_reports
 from windrow.dataplane.levels import LevelJobs, LevelKernel
 
+MOST_TOLD = 16
+"""So many broadcasts are held."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Told:
+    """What tasks know by one broadcast, and the place of each member in it, by identity."""
+
+    members: tuple[StagedTask | SharedJoinTask, ...]
+    places: dict[int, int]
+    held: Broadcast[tuple[Any, ...]]
+
+
+_Picked = tuple[Broadcast[tuple[Any, ...]] | None, tuple[int, ...]]
+"""A broadcast, and the places of some of its members. Tasks get no object of this module, which they would import."""
+
 
 class PlanStages:
-    """Runs the jobs. A plan is broadcast once, and so is a join that plans share; what a batch reads goes with its
-    job."""
+    """Runs the jobs. Plans and joins that plans share are broadcast when a job first has them, all of a job together:
+    to name a hundred broadcasts in a job takes some 200 calls of the JVM. What a batch reads goes with its job."""
 
     def __init__(self, spark: SparkSession):
         self._spark = spark
         self._jobs = LevelJobs(spark.sparkContext)
-        self._told: dict[Hashable, tuple[object, Broadcast[Any]]] = {}
+        self._told: list[_Told] = []
+        self._forgotten: list[Callable[[object], bool]] = []
+        self._running = threading.Lock()
 
     @property
     def cores(self) -> int:
@@ -34,40 +54,57 @@ class PlanStages:
     ) -> list[list[dict[str, Any]]]:
         """The reports of all tasks of a batch of ticks, by plan. The levels of all plans are aligned. Files that tasks
         have written are not named in the catalog yet."""
-        held = [self._broadcast(task.number, task) for task in tasks]
-        shared = [self._broadcast(("join", task.number), task) for task in joins]
-        payload, levels = pickle.dumps(job, pickle.HIGHEST_PROTOCOL), max(task.staged.levels for task in tasks)
-        kernels = [_kernel(held, shared, payload, level) for level in range(levels)]
-        return read_reports(self._jobs.run(kernels, job.places, ROWS), len(tasks))
+        try:
+            with self._running:
+                held, shared = self._broadcast(tasks), self._broadcast(joins)
+                payload, levels = pickle.dumps(job, pickle.HIGHEST_PROTOCOL), max(task.staged.levels for task in tasks)
+                kernels = [_kernel(held, shared, payload, level) for level in range(levels)]
+                found = self._jobs.run(kernels, job.places, ROWS)
+        finally:
+            self._destroy_forgotten()
+        return read_reports(found, len(tasks))
 
-    def _broadcast(self, key: Hashable, what: object) -> Broadcast[Any]:
-        known = self._told.get(key)
-        if known is not None and known[0] is what:
-            return known[1]
-        self._forget(key)
-        held = self._spark.sparkContext.broadcast(what)
-        self._told[key] = (what, held)
-        return held
+    def _broadcast(self, wanted: Sequence[StagedTask | SharedJoinTask]) -> _Picked:
+        """A broadcast that has all of these, perhaps among others: fewer plans are due at some ticks than at others."""
+        if not wanted:
+            return None, ()
+        told = next((one for one in self._told if all(id(task) in one.places for task in wanted)), None)
+        if told is None:
+            places = {id(task): i for i, task in enumerate(wanted)}
+            told = _Told(tuple(wanted), places, self._spark.sparkContext.broadcast(tuple(wanted)))
+        self._told = [told, *(one for one in self._told if one is not told)]
+        self._destroy(self._told[MOST_TOLD:])
+        return told.held, tuple(told.places[id(task)] for task in wanted)
 
     def forget(self, number: int) -> None:
-        """Destroy the broadcast of a plan."""
-        self._forget(number)
+        """Destroy the broadcasts with a plan, when no job uses them."""
+        self._forgotten.append(lambda one: isinstance(one, StagedTask) and one.number == number)
+        self._destroy_forgotten()
 
     def forget_join(self, number: int) -> None:
-        """Destroy the broadcast of a shared join."""
-        self._forget(("join", number))
+        """Destroy the broadcasts with a shared join, when no job uses them."""
+        self._forgotten.append(lambda one: isinstance(one, SharedJoinTask) and one.number == number)
+        self._destroy_forgotten()
 
-    def _forget(self, key: Hashable) -> None:
-        known = self._told.pop(key, None)
-        if known is not None:
-            known[1].destroy()
+    def _destroy_forgotten(self) -> None:
+        """Destroy what is forgotten, now or at the end of the job that runs."""
+        if self._forgotten and self._running.acquire(blocking=False):
+            try:
+                tests, self._forgotten = self._forgotten, []
+                self._destroy([told for told in self._told if any(test(o) for test in tests for o in told.members)])
+            finally:
+                self._running.release()
+
+    def _destroy(self, gone: Sequence[_Told]) -> None:
+        self._told = [told for told in self._told if told not in gone]
+        for told in gone:
+            told.held.destroy()
 
 
-def _kernel(
-    held: Sequence[Broadcast[StagedTask]], shared: Sequence[Broadcast[SharedJoinTask]], payload: bytes, level: int
-) -> LevelKernel:
+def _kernel(told: _Picked, shared: _Picked, payload: bytes, level: int) -> LevelKernel:
     def kernel(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         job: StageJob = pickle.loads(payload)
-        return run_stages([one.value for one in held], [one.value for one in shared], job, level, rows)
+        tasks, joins = ([] if held is None else [held.value[at] for at in places] for held, places in (told, shared))
+        return run_stages(tasks, joins, job, level, rows)
 
     return kernel

@@ -13,6 +13,8 @@ from windrow.clock import Clock
 from windrow.dataplane.jvm import Jvm
 from windrow.engine.ask.plan_tables import PlanTables
 from windrow.engine.ask.reads import AnswerReader
+from windrow.engine.isolation.coordinator import Coordinator
+from windrow.engine.isolation.open_sources import OpenSources
 from windrow.engine.plans.changing.query_changes import QueryChanges
 from windrow.engine.plans.changing.reoptimizing import Reoptimizer
 from windrow.engine.plans.changing.swapping import PlanSwaps
@@ -93,6 +95,11 @@ class Engine:
             self.feeder.feed,
         )
         self.statements = Statements(opened, self.ticks, self.inputs, self.running, self.ticker.finisher, changes)
+        self.coordinator = Coordinator(
+            OpenSources(opened.manager.stream, opened.plans.query),
+            lambda: opened.settings.integer("serial_hold") / 1e6,
+        )
+        opened.stores.is_held = self.coordinator.is_held
         self.reads = AnswerReader(
             opened.journal,
             opened.blocks,
@@ -103,9 +110,11 @@ class Engine:
             opened.lifecycle.refuse_closed,
             PlanTables(lambda: opened.plans, self.plan_reads),
             lambda: opened.tables,
+            opened,
+            coordinator=self.coordinator,
         )
         self.table_statements = TableStatements(
-            opened, self.ticks, lambda select, text: self.reads.select(select, text)[0], self.running.start_new
+            opened, self.ticks, lambda select, text: self.reads.ask(select, text).rows, self.running.start_new
         )
         # A script may end without close(); DuckDB complains at exit about a connection that is still open. The process
         # holds `running` while streams run, so they can still answer when nobody holds the engine.
@@ -121,7 +130,7 @@ class Engine:
     def _swaps(self) -> PlanSwaps:
         opened = self.opened
         kernel, stores, commits = Kernel(opened.settings.integer("max_value_bytes")), opened.stores, opened.plan_commits
-        takeovers = Takeovers(commits, stores, opened.manager.stream, kernel)
+        takeovers = Takeovers(commits, stores, opened.plan_homes, opened.manager.stream, kernel)
         tables, delivery = opened.tables.commits, self.plan_ticker.delivery
         return PlanSwaps(commits, stores, tables, delivery, takeovers, lambda: opened.settings, kernel)
 
@@ -151,10 +160,11 @@ class Engine:
             self.plan_ticker.suspend(query, why)
 
     def _tick_stream(self, stream: StreamState) -> None:
-        """Answer what is due of a stream, and bring the tables up to it that it feeds."""
+        """Answer what is due of a stream, bring the tables up to it that it feeds, and let old tuples go."""
         self.ticker.tick(stream)
         for table in self.tables.fed_by(stream.name):
             self.feeder.feed(table)
+        self.opened.retention.follow(stream)
 
     @property
     def catalog(self) -> Catalog:
@@ -180,7 +190,8 @@ class Engine:
             last_first.callback(self._finalizer)
             last_first.callback(self.ticks.close)
             last_first.callback(self._await_others)
-            self.running.stop_all()
+            last_first.callback(self.running.stop_all)
+            self.coordinator.close()
 
     def _await_others(self) -> None:
         """Wait for the calls of other threads that began before closing; later calls are refused."""

@@ -212,6 +212,7 @@ class ReadOnlyEngine(Engine):
             lambda: self.refuse_live("an answer over another window"),
             PlanTables(lambda: self.plans, self.plan_reads),
             lambda: self.tables,
+            state,
             state.refresh,
         )
 

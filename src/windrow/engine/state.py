@@ -6,6 +6,7 @@ Only `StreamState.install` replaces the progress of a stream, its synopses and i
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -22,6 +23,7 @@ from windrow.dataplane.sinks import Sink, StagingSink
 from windrow.engine.choices.chooser import GroupingChoice
 from windrow.engine.choices.having import HavingFilters
 from windrow.engine.choices.holistic_choice import HolisticChoice
+from windrow.engine.lags import LagRing
 from windrow.engine.lending import LendableLock
 from windrow.engine.metrics import QueryMetrics, StreamMetrics
 from windrow.engine.progress import QueryProgress, StreamProgress, SynopsisProgress
@@ -216,17 +218,37 @@ class StreamState:
     suspects: set[int] = field(default_factory=set)
     """The ids of queries one of which may have ended the JVM when the state directory was open before."""
     stopping: threading.Event = field(default_factory=threading.Event)
+    lags: LagRing = field(default_factory=LagRing)
+    """How far the frontier of its window attribute was behind its greatest tuple."""
+    tick_lags: dict[str, LagRing] = field(default_factory=dict)
+    """By axis, how far the answers of its periodic queries were behind the frontier when they were given."""
+    watchers: dict[str, Callable[[], None]] = field(default_factory=dict)
+    """What is called after every commit, by who asked for it: the one-time queries that read it just now."""
     lock: LendableLock = field(default_factory=LendableLock)
     batch_lock: threading.RLock = field(default_factory=threading.RLock)
 
     def install(self, committed: CommittedState) -> None:
         """Install the result of a commit. Call it after the transaction, with `lock` held."""
-        self.progress = committed.progress
+        before, self.progress = self.progress, committed.progress
         self.unpublished = committed.unpublished
         for state, kept in committed.synopses:
             state.progress = kept
         for query, reached in committed.queries:
             query.progress = reached
+        if before is not self.progress:
+            self._note_lags(before)
+            for tell in list(self.watchers.values()):
+                tell()
+
+    def _note_lags(self, before: StreamProgress) -> None:
+        now_s = time.monotonic()
+        frontier = None if self.definition.attribute is None else self.frontiers.get(self.definition.attribute)
+        if frontier is not None and frontier.value is not None and before.frontiers is not self.frontiers:
+            self.lags.note(now_s, (frontier.greatest or frontier.value) - frontier.value)
+        for axis, ticked in self.ticked.items():
+            known, reached = before.ticked.get(axis), self.frontiers[axis].value
+            if known is not None and known < ticked and reached is not None:
+                self.tick_lags.setdefault(axis, LagRing()).note(now_s, reached - known)
 
     @property
     def name(self) -> str:

@@ -31,7 +31,7 @@ from windrow.operators.scan import scan
 from windrow.operators.selection import select
 from windrow.operators.tables.edges import Edge
 from windrow.operators.tables.kernel import Kernel, naive, types_of
-from windrow.operators.tables.pairing import JoinSide, key_numbers, new_results
+from windrow.operators.tables.pairing import JoinSide, key_numbers, new_results, probing_order
 from windrow.operators.tables.prefilter import maybe_among, picked
 from windrow.operators.tables.rows import flat, longs, normal, taken
 from windrow.operators.ticks import EXP, TS, UNTIL, Points
@@ -194,7 +194,7 @@ def _sql(node: Join, new: Sequence[Edge], kernel: Kernel) -> str:
     for i, edge in enumerate(new):
         if not edge.rows.num_rows:
             continue
-        probing = [i, *(j for j in range(count) if j != i)]
+        probing = probing_order(i, count)
         tests = [f"s{i}.is_new", *(f"NOT s{j}.is_new" for j in range(i))]
         for at, j in enumerate(probing[1:], 1):
             tests += [f"s{i}.{KEY}{k} = s{j}.{KEY}{k}" for k in range(len(node.keys))]

@@ -26,6 +26,7 @@ from windrow.cql.statements import (
     Drop,
     InsertRows,
     Late,
+    Select,
     SetSetting,
     Statement,
     UpdateRows,
@@ -276,6 +277,14 @@ class Oracle:
     def relations(self, query: str, ticks: Iterable[int]) -> dict[int, list[tuple[Any, ...]]]:
         """R(b) at each of the ticks, by one Spark SQL statement."""
         return self._continuous.relations(query, ticks, self._most)
+
+    def ask(self, text: str, instant: int | None = None) -> tuple[Any, list[tuple[Any, ...]]]:
+        """The rows of a SELECT over windows and tables that is asked once, in order if it has ORDER BY, and the instant
+        of its windows: the given one, or the last one that is complete; None: all windows go by arrival."""
+        (statement,) = parse(text)
+        assert isinstance(statement, Select)
+        at, rows = self._continuous.ask(statement.select, instant, self._most)
+        return at, rows
 
     def _answers_of_plan(self, query: str) -> Answers:
         plan = self._continuous.plan(query)

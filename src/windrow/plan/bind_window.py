@@ -61,12 +61,7 @@ def bind_snapshot_window(clause: WindowClause | None, stream: StreamDef) -> Boun
     if clause is None:
         message = f"'{stream.name}' is a stream: a question needs a window on it"
         raise BindError(message, remedy=_example(stream, one_time=True))
-    if clause.slide is not None:
-        raise UnsupportedError(
-            "a one-time question is of one window, which does not slide",
-            place=clause.place,
-            remedy="Leave SLIDE out; or create a standing query: CREATE QUERY name AS SELECT …",
-        )
+    refuse_sliding(clause)
     if clause.kind not in (WindowKind.RANGE, WindowKind.ROWS) or clause.pattr or clause.internal or clause.origin:
         raise UnsupportedError(
             "this version answers one-time questions over [RANGE r], [RANGE r OFFSET d], [ROWS n] and "
@@ -77,11 +72,31 @@ def bind_snapshot_window(clause: WindowClause | None, stream: StreamDef) -> Boun
     return _Binding(replace(clause, slide=clause.range), stream, one_time=True).bind()
 
 
-def bind_lifetime(clause: WindowClause | None, stream: StreamDef) -> BoundLifetime:
-    """The window of a clause on a stream in a continuous plan; raises BindError at the place of a mistake."""
+def bind_lifetime(clause: WindowClause | None, stream: StreamDef, once: bool = False) -> BoundLifetime:
+    """The window of a clause on a stream in a continuous plan; raises BindError at the place of a mistake. `once`: the
+    plan is evaluated at one instant, so the window does not slide."""
     if clause is None:
-        raise BindError(f"'{stream.name}' is a stream: a query needs a window on it", remedy=_example(stream, True))
-    return _Binding(clause, stream, one_time=True).lifetime()
+        what = "question" if once else "query"
+        raise BindError(f"'{stream.name}' is a stream: a {what} needs a window on it", remedy=_example(stream, True))
+    if once:
+        refuse_sliding(clause)
+    return _Binding(clause, stream, one_time=True, once=once).lifetime()
+
+
+def refuse_sliding(clause: WindowClause) -> None:
+    """Refuse what a window of a one-time query cannot have."""
+    if clause.slide is not None:
+        raise UnsupportedError(
+            "a one-time question is of one window, which does not slide",
+            place=clause.place,
+            remedy="Leave SLIDE out; or create a standing query: CREATE QUERY name AS SELECT …",
+        )
+    if clause.internal:
+        raise UnsupportedError(
+            "INTERNAL says what a standing query keeps in memory; a one-time question sees what is in the window",
+            place=clause.place,
+            remedy="Leave INTERNAL out.",
+        )
 
 
 def bind_output_lifetime(clause: WindowClause, point: SqlType) -> BoundLifetime:
@@ -103,12 +118,13 @@ def _example_of(is_time: bool, one_time: bool) -> str:
 
 class _Binding:
     """`one_time`: the clause is of a snapshot query or a continuous plan, so examples in remedies have no SLIDE.
-    `given` is None for a window on a sub-query."""
+    `once`: it is of a plan that is evaluated at one instant. `given` is None for a window on a sub-query."""
 
-    def __init__(self, clause: WindowClause, given: StreamDef | None, one_time: bool = False):
+    def __init__(self, clause: WindowClause, given: StreamDef | None, one_time: bool = False, once: bool = False):
         self._clause = clause
         self._given = given
         self._one_time = one_time
+        self._once = once
 
     def _error(self, message: str, remedy: str | None = None) -> BindError:
         return BindError(message, place=self._clause.place, remedy=remedy or _example(self._given, self._one_time))
@@ -182,7 +198,7 @@ class _Binding:
         if clause.kind is WindowKind.ROWS:
             return self._last_rows() if attribute is None else self._last_results(attribute)
         self._refuse_partition()
-        if clause.kind is WindowKind.SINCE and clause.slide is None:
+        if clause.kind is WindowKind.SINCE and clause.slide is None and not self._once:
             raise self._error("SINCE needs a SLIDE", "For example [SINCE '2026-01-01' SLIDE 1 HOUR].")
         if attribute is not None:
             self._refuse(clause.wattr, "WATTR", "a stream: results of a sub-query are ordered by their own time")

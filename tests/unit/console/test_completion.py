@@ -38,7 +38,7 @@ def at(marked: str) -> tuple[str, ...]:
         ("ALTER QUERY busiest |", ["PAUSE", "RESUME"]),
         ("CREATE Q|", ["QUERY"]),
         ("SHOW STREAMS; cre|", ["create"]),
-        ("SHOW S|", ["STREAMS", "SHARING", "SETTINGS"]),
+        ("SHOW S|", ["STREAMS", "SHARING", "SETTINGS", "SNAPSHOTS"]),
         ("SHOW LATENESS |", ["packets", "`room 1`"]),
         ("DROP QUERY |", ["busiest", "IF EXISTS"]),
         ("DROP STREAM IF EXISTS p|", ["packets"]),

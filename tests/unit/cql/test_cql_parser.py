@@ -417,6 +417,7 @@ def test_long_flat_query() -> None:
         "SELECT a FROM s [NOW] JOIN t [NOW] USING (k, ts)",
         "SELECT a FROM s [NOW] CROSS JOIN t [NOW]",
         "SELECT a FROM s [NOW] INNER JOIN t [NOW] WHERE s.k < t.k",
+        "SELECT a FROM s [NOW] INNER JOIN t [NOW]",
         "SELECT a FROM (SELECT a FROM s [NOW]) AS x",
         "SELECT a FROM (SELECT a FROM s [UNBOUNDED]) [RANGE 1 MINUTE INTERNAL] AS x",
         "SELECT a FROM (SELECT a FROM s [UNBOUNDED]) [NOW]",

@@ -43,7 +43,7 @@ from windrow.dataplane.stores import (
     read_rows,
     write_rows,
 )
-from windrow.dataplane.stores.files import kept_of
+from windrow.dataplane.stores.files import _packed, kept_of
 from windrow.errors import StateError
 from windrow.plan.accumulators import Accumulator, Key, Kind
 from windrow.synopses.cells.buckets import BUCKETS, buckets_of
@@ -107,6 +107,17 @@ def test_file_holds_the_rows(tmp_path: Path) -> None:
     assert (file.store, file.lo, file.hi, file.ref.rows, file.ref.owner) == (3, 3, 21, 5, "stores/3")
     assert in_order(mapped(tmp_path, file).columns(ALL.columns)) == in_order(table(points))
     assert KeptFile.restored(json.loads(json.dumps(file.saved()))) == file
+
+
+def test_columns_are_given_though_another_thread_clears_what_is_remembered(tmp_path: Path) -> None:
+    class Cleared(dict[object, pa.Table]):
+        def __setitem__(self, key: object, value: pa.Table) -> None:
+            super().__setitem__(key, value)
+            self.clear()
+
+    file = mapped(tmp_path, written(tmp_path, [5, 3]))
+    file._asked = Cleared()  # type: ignore[assignment]
+    assert file.columns(ALL.columns).num_rows == 2
 
 
 def test_no_rows_no_file(tmp_path: Path) -> None:
@@ -422,3 +433,14 @@ def test_columns_that_a_group_by_needs() -> None:
     columns = ["ts", "k", "odd name", "x", "unused", "host", "n", "__pos0", "__bad"]
     assert needed_columns(columns, stream, [grouping], []) == ["k", "odd name", "x", "host", "n", "__pos0"]
     assert needed_columns(columns, stream, [], ["length(unused)"]) == ["unused", "host", "n", "__pos0"]
+
+
+def test_conditions_are_packed_into_the_bits_of_a_number() -> None:
+    """One that is NULL is not set, nor one that the file does not have; the last bit is the sign."""
+    draw = np.random.default_rng(3)
+    values = [[[True, False, None][n] for n in draw.integers(0, 3, 40)] for _ in range(64)]
+    names = [f"f{i}" for i in range(64)]
+    columns = {name: pa.array(some, pa.bool_()) for name, some in zip(names, values, strict=True)}
+    made = pa.table(columns).drop_columns(["f7"])
+    expected = [sum(1 << i for i in range(64) if i != 7 and values[i][row]) for row in range(40)]
+    assert [word % (1 << 64) for word in _packed(made, names).to_pylist()] == expected

@@ -32,18 +32,20 @@ class Bench:
         self.blocks = BlockStore(root, self.catalog)
         self.commits = PlanCommits(self.catalog, self.blocks)
         self.seq = 0
+        self.viewed = 0
         for number in (1, 2, 3):
             self.commits.add(number, f"q{number}", "", "", [], lambda: None)
 
     def tick(self, rows: dict[int, int], views: bool = True, **more: Any) -> None:
         """Plan by plan, so many changes, and a view of one row."""
         self.seq += 1
-        ticks = []
+        self.viewed = self.seq if views else self.viewed
+        ticks, more = [], {"keep": KEPT, "shown_from": self.viewed + 1, **more}
         for plan, count in rows.items():
             parts = [NewPart(CHANGES, pa.table({"n": [self.seq] * count}))]
             parts += [NewPart(VIEW, pa.table({"n": [self.seq]}))] if views else []
             drops = (VIEW,) if views else ()
-            ticks.append(PlanTick(plan, self.seq, self.seq, tuple(parts), drops, keep=KEPT, **more))
+            ticks.append(PlanTick(plan, self.seq, self.seq, tuple(parts), drops, **more))
         self.commits.tick(ticks)
 
     def held(self, plan: int, kind: str = CHANGES) -> list[int]:
@@ -132,6 +134,34 @@ def test_changes_stay_until_the_view_has_them(bench: Bench) -> None:
     assert bench.held(1) == [5] * KEPT + [6]
 
 
+def test_changes_go_when_the_view_is_made_of_later_ones(bench: Bench) -> None:
+    """Also if it is not known when they end, and without a merged view."""
+    for seq, end in ((1, 3), (2, None), (3, 4), (4, 20)):
+        part = NewPart(CHANGES, pa.table({"n": [seq] * KEPT}), lo=seq, hi=end)
+        bench.commits.tick([PlanTick(1, seq, seq, (part,), keep=KEPT, shown_from=2 if seq == 4 else 1)])
+    assert [part.seq for part in bench.commits.view_parts(1)] == [2, 3, 4], "from the first on that has not expired"
+    assert bench.held(1) == [n for n in (2, 3, 4) for _ in range(KEPT)]
+    bench.commits.tick([PlanTick(1, 10, 5, (), keep=KEPT, shown_from=4)])
+    assert bench.held(1) == [4] * KEPT and [part.seq for part in bench.commits.view_parts(1)] == [4]
+
+
+def test_the_view_is_made_of_no_earlier_changes(bench: Bench) -> None:
+    """Changes of CREATE OR REPLACE whose merged view has expired are kept, but a restart does not read them."""
+    for seq in (1, 2):
+        part = NewPart(CHANGES, pa.table({"n": [seq]}), lo=seq)
+        bench.commits.tick([PlanTick(1, seq, seq, (part,), keep=KEPT, shown_from=2)])
+    assert bench.held(1) == [1, 2] and [part.seq for part in bench.commits.view_parts(1)] == [2]
+
+
+def test_tidied_parts_know_their_ends_and_stay_apart_from_the_merged_view(bench: Bench) -> None:
+    for seq in range(1, 6):
+        rows = pa.table({"op": ["+"], "tick": [seq]})
+        bench.commits.tick([PlanTick(1, seq, seq, (NewPart(CHANGES, rows, lo=10 - seq, hi=10 + seq),))])
+    merged = bench.commits.tidied(1, CHANGES, bench.commits.reader(), shown_upto=2)
+    assert merged.firsts == (1, 3) and len(merged.replaced) == 5
+    assert [(part.seq, part.lo, part.hi) for part in merged.parts] == [(2, 8, 12), (5, 5, 15)]
+
+
 def test_merged_parts_have_ascending_ticks(bench: Bench) -> None:
     """A '+' of CREATE OR REPLACE and a '-' of the next commit may be of one tick: as one part they would be sorted."""
     for seq, ticks in enumerate([(1, 2), (3,), (4,), (4, 5), (6,)], 1):
@@ -140,6 +170,35 @@ def test_merged_parts_have_ascending_ticks(bench: Bench) -> None:
     merged = bench.commits.tidied(1, CHANGES, bench.commits.reader()).parts
     assert [part.table["tick"].to_pylist() for part in merged] == [[1, 2, 3, 4], [4, 5, 6]]
     assert [part.seq for part in merged] == [3, 5]
+
+
+def _commit_ranges(bench: Bench, seq: int, tick: int, *sizes: int) -> None:
+    """A commit of a plan in Spark: a part of so many changes for each range."""
+    tables = [pa.table({"op": ["+"] * size, "tick": [tick] * size}) for size in sizes]
+    bench.commits.tick([PlanTick(1, tick, seq, tuple(NewPart(CHANGES, table) for table in tables))])
+
+
+def test_parts_are_merged_by_whole_commits(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The view in memory replaces parts by commit, so a merged part must not have some ranges of a commit alone."""
+    monkeypatch.setattr(commits, "SMALL_ROWS", 4)
+    for seq, sizes in enumerate([(2, 2), (2, 2), (2, 2), (1, 9), (1, 1), (1, 1)], 1):
+        _commit_ranges(bench, seq, seq, *sizes)
+    merged = bench.commits.tidied(1, CHANGES, bench.commits.reader())
+    assert [part.table["tick"].to_pylist() for part in merged.parts] == [[1] * 4 + [2] * 4, [3] * 4, [5, 5, 6, 6]]
+    assert [(first, part.seq) for first, part in zip(merged.firsts, merged.parts, strict=True)] == [
+        (1, 2),
+        (3, 3),
+        (5, 6),
+    ]
+
+
+def test_ascending_ticks_cut_before_the_first_range_of_a_commit(bench: Bench) -> None:
+    for seq, ticks in enumerate([(1, 1), (2, 2), (3, 2), (4, 5)], 1):
+        parts = tuple(NewPart(CHANGES, pa.table({"op": ["+"], "tick": [tick]})) for tick in ticks)
+        bench.commits.tick([PlanTick(1, max(ticks), seq, parts)])
+    merged = bench.commits.tidied(1, CHANGES, bench.commits.reader())
+    assert [part.table["tick"].to_pylist() for part in merged.parts] == [[1, 1, 2, 2], [3, 2, 4, 5]]
+    assert merged.firsts == (1, 3)
 
 
 def test_a_commit_that_fails_changes_nothing(bench: Bench) -> None:

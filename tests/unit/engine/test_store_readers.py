@@ -19,7 +19,7 @@ from windrow.cql.statements import CreateStream
 from windrow.dataplane.blocks import BlockStore, BlockWriter
 from windrow.dataplane.blocks.store import BlockRow
 from windrow.dataplane.kernels import Keeper
-from windrow.dataplane.stores import POINT, KeptColumn
+from windrow.dataplane.stores import POINT, KeptColumn, Selected
 from windrow.engine.kept import rewrites as rewriting
 from windrow.engine.kept.rewrites import rewrites
 from windrow.engine.kept.window_stores import StoreUse, WindowStores
@@ -246,6 +246,32 @@ def test_expired_files_are_dropped(bench: Bench) -> None:
     bench.stores.drop("c")
     bench.stores.drop("b")
     assert bench.stores.stores[0].kept_from == 25
+
+
+def test_questions_take_no_copies_from_ticks(bench: Bench) -> None:
+    use = bench.need("a", X, Y, EVEN)
+    for point in range(20):
+        bench.deposit(point, tidy=False)
+    files, release = bench.stores.pin({use.store: (POINT_MIN, POINT_MAX)})
+    asked = [[X], [Y], [EVEN], [X, Y], [Y, X], [X, EVEN], [EVEN, X], [Y, EVEN], [EVEN, Y]]
+    assert all(files[use.store].rows(columns, Selected()).num_rows == 20 for columns in asked)
+    assert bench.stores.rows(use, [X], POINT_MIN, POINT_MAX).column(0).num_chunks < 20
+    release()
+    bench.keep_from("a", 30)
+    assert not bench.stores._asked.paths, "mappings of expired files are released"
+
+
+def test_rows_of_a_stream_that_is_held_do_not_expire(bench: Bench) -> None:
+    bench.need("a", X)
+    for point in (0, 10, 20):
+        bench.deposit(point, point + 9, tidy=False)
+    held = {"s"}
+    bench.stores.is_held = held.__contains__
+    bench.keep_from("a", 15)
+    assert (bench.on_disk(), bench.stores.stores[0].kept_from) == (3, None)
+    held.clear()
+    bench.keep_from("a", 15)
+    assert (bench.on_disk(), bench.stores.stores[0].kept_from) == (2, 15)
 
 
 def test_new_reader_that_needs_less(bench: Bench) -> None:

@@ -25,7 +25,7 @@ from windrow.operators.advance import advance
 from windrow.operators.changes import in_order
 from windrow.operators.state import PlanState
 from windrow.operators.ticks import NEVER, DueTicks
-from windrow.operators.view import MOST_PIECES, by_expiration, first_gone, last_end
+from windrow.operators.view import MOST_PIECES, by_expiration, lifespan
 from windrow.plan.accumulators import Key
 from windrow.plan.aggregates import decompose
 from windrow.plan.algebra.nodes import Aggregated, Distinct, GroupBy, Lifetime, OutputWindow, Streaming, ToStream
@@ -282,10 +282,10 @@ def test_view_by_expiration():
     plan = plan_of(b.window(10, V))
     made = run(plan, [[(1, ("a",)), (4, ("b",)), (5, ("c",)), (13, ("d",))]], [0, 6, 14])
     parts = by_expiration(made.changes, 14, 4)
-    found = [(first_gone(table), last_end(table), table.column(4).to_pylist()) for table in parts]
+    found = [(*lifespan(table), table.column(4).to_pylist()) for table in parts]
     assert found == [(14, 15, ["b", "c"]), (23, 23, ["d"])]
     empty = parts[0].slice(0, 0)
-    assert by_expiration([empty], 14, 4) == [empty] and (first_gone(empty), last_end(empty)) == (NEVER, POINT_MIN)
+    assert by_expiration([empty], 14, 4) == [empty] and lifespan(empty) == (NEVER, POINT_MIN)
 
 
 @given(st.lists(st.one_of(st.none(), st.integers(-20, 200)), max_size=30), st.integers(-20, 40), st.integers(1, 9))
@@ -308,4 +308,4 @@ def test_what_is_withdrawn_is_gone_before_its_end():
     rows = [("+", 1, 0, 20), ("-", 5, 0, 20), ("+", 6, 5, 9), ("+", 6, 5, None)]
     names = ("op", "tick", "ts", "exp")
     made = pa.table({name: [row[i] for row in rows] for i, name in enumerate(names)})
-    assert [first_gone(made.slice(at)) for at in range(4)] == [5, 5, 9, NEVER]
+    assert [lifespan(made.slice(at))[0] for at in range(4)] == [5, 5, 9, NEVER]

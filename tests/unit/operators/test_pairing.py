@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from windrow.operators.tables import pairing, prefilter
-from windrow.operators.tables.pairing import JoinSide, key_numbers, new_results, touched_results
+from windrow.operators.tables.pairing import JoinSide, key_numbers, new_results, probing_order, touched_results
 from windrow.operators.tables.prefilter import maybe_among, picked, rows_between
 
 NAMES = ["a", "a", "a", "b", None]
@@ -39,6 +39,11 @@ def expected(sides: list[JoinSide], keys: list[list[tuple[int | None, str | None
         if len(set(row)) == 1 and None not in row[0] and birth < ends[0] and is_new:
             found.append((*at, birth, *ends))
     return sorted(found)
+
+
+def test_table_5_2() -> None:
+    """Probing orders of Golab's dissertation, if the global join order is S1, S2, S3."""
+    assert [probing_order(origin, 3) for origin in range(3)] == [[0, 1, 2], [1, 0, 2], [2, 0, 1]]
 
 
 @pytest.mark.parametrize("most", [1, 3, pairing.MOST_CANDIDATES])

@@ -51,6 +51,36 @@ def test_answers_are_those_of_every_tick(name: str, execution: str) -> None:
         assert made.state.nbytes == 0
 
 
+RESTORED = {
+    "pairs": (lambda b, one, other: b.join(one, other, on=["k"]), HISTORY, (NEGATIVE, DIRECT)),
+    "values": (lambda b, one, other: Distinct(one), HISTORY[:1], (NEGATIVE, DIRECT)),
+    "filtered union": (lambda b, one, other: b.filter(b.union(one, other), "$.x = 0"), HISTORY, (NEGATIVE, DIRECT)),
+    "counts": (lambda b, one, other: b.group_by(other, ["k"], ("COUNT", None)), HISTORY[:1], (NEGATIVE,)),
+    "negation": (lambda b, one, other: b.semi_join(one, other, ["k"], is_anti=True), HISTORY, (NEGATIVE,)),
+    "outer": (lambda b, one, other: b.outer_join(one, other, ["k"], keeps_left=True), HISTORY, (NEGATIVE,)),
+}
+
+
+@pytest.mark.parametrize("kind", [Streaming.ISTREAM, Streaming.RSTREAM])
+@pytest.mark.parametrize("name", RESTORED)
+def test_restore_reports_the_same_by_every_strategy(name: str, kind: Streaming) -> None:
+    """The windows are shorter than two ticks, so that much comes and goes between them."""
+    make, history, strategies = RESTORED[name]
+    b = Builder()
+    plan = plan_of(ToStream(make(b, b.window(3, KX), b.window(7, KX)), kind, restores=True), 5)
+    naive = WindowOperators(plan, history, 5)
+    plain = WindowOperators(plan_of(ToStream(plan.root.input, kind), 5), history, 5)
+    assert counted(naive.answer(40)) != counted(plain.answer(40)), "some of it no tick sees"
+    for execution in strategies:
+        ran = executed(plan, execution)
+        assert execution_of(ran) == execution
+        for ends in ([0, 40], list(range(0, 41, 5))):
+            made = run(ran, history, ends, restart=lambda tick: "parts" if tick % 2 else "compacted")
+            for tick in range(5, 41, 5):
+                assert replayed(made.all_changes, tick) == counted(naive.answer(tick)), (execution, ends, tick)
+            assert made.state.nbytes == 0
+
+
 def test_negative_tuples_are_sent_for_every_row_that_expires() -> None:
     plan = executed(plan_of(one_of_each("join")[0]), NEGATIVE)
     meter = PlanMeter()

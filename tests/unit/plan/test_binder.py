@@ -266,7 +266,8 @@ DECLARATIONS = [
     ("(n INT)", "TIMESTAMP BY n PUNCTUATE PER n IDLE AFTER 5 ROWS", "5 ROWS", "For example IDLE AFTER 100."),
     ("(ts STRING)", "TIMESTAMP BY ts PUNCTUATE ORDERED", "ts", "Declare it as ts TIMESTAMP"),
     ("(ts TIMESTAMP, __x INT)", "TIMESTAMP BY ts", "__x", "Call it for example x."),
-    ("(ts TIMESTAMP)", "TIMESTAMP BY ts PUNCTUATE ORDERED RETAIN 1 HOUR", "RETAIN", "Leave it out"),
+    ("(ts TIMESTAMP)", "TIMESTAMP BY ts PUNCTUATE ORDERED RETAIN 10", "10", "For example RETAIN 5 SECONDS."),
+    ("(ts TIMESTAMP)", "TIMESTAMP BY ts RETAIN 1 HOUR", "RETAIN", "Add PUNCTUATE ORDERED"),
     ("(ts TIMESTAMP)", "PUNCTUATE ORDERED", "PUNCTUATE", "Add TIMESTAMP BY column."),
     ("(n INT)", "TIMESTAMP BY n PUNCTUATE ORDERED HEARTBEAT AFTER 5 SECONDS", "n", "wr.punctuate(stream, upto)"),
 ]

@@ -51,6 +51,7 @@ def checked(slots: int, lengths: dict[str, int], operations: list[SlotOperation]
     return check_history(parse_history(text_of(slots, lengths, operations)))
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("is_whole", [True, False], ids=["whole", "shorter"])
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_theorems_7_1_and_7_2(is_whole: bool, chunk: int) -> None:
@@ -65,6 +66,7 @@ def test_theorems_7_1_and_7_2(is_whole: bool, chunk: int) -> None:
         assert not_latest == {query for query in lengths if not defined.is_latest(query)}, text
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_serializable_and_theorem_7_5(chunk: int) -> None:
     for number in range(chunk * COUNT // CHUNKS // 2, (chunk + 1) * COUNT // CHUNKS // 2):

@@ -29,6 +29,7 @@ def schedules(turns: int) -> list[str]:
     return ["".join(turns) for turns in product("ru", repeat=turns)]
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("game", GAMES, ids=ids)
 def test_no_order_has_fewer_aborts(game: ReadGame) -> None:
     for schedule in schedules(TURNS):
@@ -36,6 +37,7 @@ def test_no_order_has_fewer_aborts(game: ReadGame) -> None:
         assert conflicts_of(game, schedule, OnConflict.ABORT, youngest_first=True) == best, schedule
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("game", GAMES, ids=ids)
 def test_no_order_has_fewer_rescans(game: ReadGame) -> None:
     for schedule in schedules(TURNS - 1):
@@ -81,6 +83,7 @@ def scheduled(game: ReadGame, schedule: str, youngest_first: bool, on_conflict: 
     return conflicts
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("on_conflict", [OnConflict.ABORT, OnConflict.RESCAN])
 @pytest.mark.parametrize("youngest_first", [True, False], ids=["ttu", "latest"])
 @pytest.mark.parametrize("game", GAMES[-7:], ids=ids)

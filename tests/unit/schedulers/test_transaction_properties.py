@@ -68,10 +68,10 @@ class Interleaving:
         self.cancelled = 0
 
     def run(self) -> Driver:
-        weights = [self.random.choice((1, 2, 5)) for _ in range(5)]
+        steps = (self._begin, self._update, self._finish, self._cancel, self._expire, self._together)
+        weights = [self.random.choice((1, 2, 5)) for _ in steps]
         for _ in range(self.random.randint(5, 40)):
-            step = self.random.choices((self._begin, self._update, self._finish, self._cancel, self._expire), weights)
-            step[0]()
+            self.random.choices(steps, weights)[0]()
         for _ in range(2000):
             if not self.driver.answers:
                 break
@@ -131,6 +131,13 @@ class Interleaving:
     def _finish(self) -> None:
         if self.driver.reads:
             self.driver.finish(self.random.choice(sorted(self.driver.reads)))
+
+    def _together(self) -> None:
+        with self.driver.together():
+            steps = [self._begin, self._update, self._finish]
+            self.random.shuffle(steps)
+            for step in steps:
+                step()
 
     def _cancel(self) -> None:
         if self.driver.answers and self.random.random() < 0.2:
@@ -203,6 +210,7 @@ def undisturbed(driver: Driver, query: str) -> bool:
     return True
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 @pytest.mark.parametrize("name", SCHEDULERS)
 def test_random_interleavings(name: str, chunk: int) -> None:

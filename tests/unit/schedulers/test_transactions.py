@@ -128,7 +128,7 @@ def test_panes_of_unequal_width() -> None:
     driver.update("s", (Pane("s", 60, 65),), 65)  # the window is [15, 65): nothing that was read has left
     play(driver, "rrrr")
     assert operations(driver).count("aQ1") == 0
-    assert [str(one) for one in driver.decisions if isinstance(one, ReadPanes)][-1].endswith("start=15, end=20),))")
+    assert [one.panes for one in driver.decisions if isinstance(one, ReadPanes)][-1] == (Pane("s", 15, 20),)
     assert last_commit(driver).instant == 65
 
 
@@ -483,6 +483,49 @@ def test_expired_hold_of_nothing() -> None:
 def test_illegal_values(make: Callable[[], object]) -> None:
     with pytest.raises(ValueError):
         make()
+
+
+def opened(make: Callable[..., TransactionScheduler], length: int) -> tuple[TransactionScheduler, int]:
+    """A scheduler with five panes of a source and a query over the youngest, and the number of its first read."""
+    scheduler = make()
+    scheduler.on(SourceOpens("s", tuple(Pane("s", at, at + 1) for at in range(5)), 5))
+    (read,) = (one for one in scheduler.on(QueryBegins(ReadTransaction("Q1", {"s": length}))) if hasattr(one, "read"))
+    assert isinstance(read, ReadPanes)
+    return scheduler, read.read
+
+
+T5 = UpdateReady(WindowUpdate("5", "s", (Pane("s", 5, 6),), 6))
+
+
+def test_no_read_begins_before_the_events_that_wait() -> None:
+    """Told alone, the end of the read of [4, 5) begins that of [3, 4), which the update then takes away."""
+    scheduler, first = opened(TtuScheduler, 2)
+    commit, read = scheduler.on(ReadFinished(first), T5)
+    assert isinstance(commit, CommitUpdate) and isinstance(read, ReadPanes)
+    assert read.panes == (Pane("s", 5, 6),)
+
+    scheduler, first = opened(TtuScheduler, 2)
+    assert [one.panes for one in scheduler.on(ReadFinished(first)) if isinstance(one, ReadPanes)] == [
+        (Pane("s", 3, 4),)
+    ]
+    assert any(isinstance(one, AbortQuery) for one in scheduler.on(T5))
+
+
+@pytest.mark.parametrize("make", ALL)
+def test_query_whose_last_read_ends_commits_before_the_update_told_next(make: Callable[..., Any]) -> None:
+    scheduler, first = opened(make, 1)
+    query, update = scheduler.on(ReadFinished(first), T5)
+    assert isinstance(query, CommitQuery) and query.instant == 5
+    assert isinstance(update, CommitUpdate)
+
+
+def test_decisions_before_an_impossible_event_come_with_the_next_call() -> None:
+    scheduler, first = opened(TtuScheduler, 1)
+    with pytest.raises(ValueError, match="read 99 is not in progress"):
+        scheduler.on(ReadFinished(first), ReadFinished(99), T5)
+    (query,) = scheduler.on()
+    assert isinstance(query, CommitQuery) and query.instant == 5
+    assert scheduler.on() == ()
 
 
 def test_closed_source_may_open_again() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -130,14 +131,21 @@ class Shell:
             return self.read(work)
 
     def read(self, work: Callable[[], T]) -> T:
-        """Run work that only reads in a Spark job group of its own, which Ctrl-C cancels."""
-        jobs = JobGroup()
+        """Run work that only reads in a Spark job group of its own, which Ctrl-C cancels, with the one-time query that
+        it asks."""
+        jobs, threads = JobGroup(), list[int]()
 
         def grouped() -> T:
+            threads.append(threading.get_ident())
             jobs.join()
             return work()
 
-        return self.interrupts.attempt(grouped, cancel=jobs.cancel, patience_s=PATIENCE_S)
+        def cancel() -> None:
+            jobs.cancel()
+            for thread in threads:
+                self.wr.cancel_of(thread)
+
+        return self.interrupts.attempt(grouped, cancel=cancel, patience_s=PATIENCE_S)
 
     # -- output --------------------------------------------------------------------------------
 

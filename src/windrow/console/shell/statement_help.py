@@ -50,6 +50,7 @@ CREATE STREAM [IF NOT EXISTS] name [(column type [NULLABLE MISSING], …)]
      [HEARTBEAT AFTER length]]
   [SEQUENCE BY column]
   [LATE {DROP | REVISE [FOR length]}]
+  [RETAIN length]
   [TICK length]""",
         """\
 CREATE STREAM readings (ts TIMESTAMP, sensor STRING, celsius DOUBLE)
@@ -159,7 +160,10 @@ SELECT expression [AS alias], …
   [GROUP BY expression, …]
   [HAVING condition]
   [ORDER BY expression [{ASC | DESC}], …]
-  [LIMIT n]""",
+  [LIMIT n]
+  [ISOLATION {LATEST | WINDOW | SERIAL}]
+  [PRIORITY n]
+  [TIMEOUT length]""",
         """\
 SELECT sensor, AVG(celsius) AS mean FROM readings [RANGE 3 MINUTES] GROUP BY sensor;""",
         "Over a window, the state of a standing query answers; EXPLAIN SELECT … says which. A query in FROM is its "
@@ -184,8 +188,8 @@ SELECT COUNT(*) AS sensors FROM hot;""",
     StatementHelp(
         "SHOW",
         "lists what there is, and how it goes.",
-        "SHOW {STREAMS | QUERIES | SHARING | SETTINGS | TABLES | LATENESS stream | CREATE STREAM stream | "
-        "CREATE QUERY query | CREATE TABLE table}",
+        "SHOW {STREAMS | QUERIES | SHARING | SETTINGS | TABLES | FRESHNESS | SNAPSHOTS | LATENESS stream | "
+        "CREATE STREAM stream | CREATE QUERY query | CREATE TABLE table}",
         "SHOW QUERIES;",
     ),
     StatementHelp(

@@ -23,6 +23,7 @@ from pathlib import Path, PurePosixPath
 import pyarrow as pa
 
 from windrow.catalog.store import Catalog
+from windrow.dataplane.blocks.pins import FilePins
 from windrow.durable import in_background, sync, sync_all
 from windrow.errors import StateError
 
@@ -257,6 +258,9 @@ class BlockStore:
         self.writer = BlockWriter(self.root)
         with _disk_trouble(self.root):
             self.root.mkdir(parents=True, exist_ok=True)
+        self._resolved = self.root.resolve()
+        self.pins = FilePins()
+        """Who reads which files, by their resolved paths."""
 
     def write(self, owner: str, table: pa.Table, *, compress: bool = False) -> BlockRef:
         """Write one table durably, to be named by `add`. An owner is a path such as `synopses/3`."""
@@ -319,8 +323,8 @@ class BlockStore:
             self._catalog.execute("UPDATE blocks SET refs = refs - ? WHERE id = ?", (count, block_id))
             return
         self._catalog.execute("DELETE FROM blocks WHERE id = ?", (block_id,))
-        file = self.root / found["path"]
-        self._catalog.on_commit(lambda: _remove(file))
+        file = self._resolved / found["path"]
+        self._catalog.on_commit(lambda: self.pins.remove(file, _remove))
 
     def named(self, owner: str | None = None) -> list[BlockRow]:
         """The named blocks of one owner or of all, in the order in which they were added."""

@@ -124,7 +124,7 @@ def plain_texts(
 
 
 def _bare(sql: str) -> str:
-    """A column as it is written without quotes; another expression stays another."""
+    """A column without its quotes, in lower case. No other expression becomes a name by that."""
     return sql.strip("`").lower()
 
 

@@ -53,7 +53,7 @@ from windrow.operators.state import PlanState, restore
 from windrow.operators.tables.edges import TICK, Edge
 from windrow.operators.tables.metering import PlanMeter
 from windrow.operators.tables.rows import taken
-from windrow.operators.view import beginning, by_expiration, first_gone, last_end, merged_view
+from windrow.operators.view import beginning, by_expiration, lifespan, merged_view
 from windrow.plan.algebra.nodes import TableScan
 from windrow.types import POINT_MAX
 
@@ -355,23 +355,29 @@ class _PlanPlace:
         self.changes = changes.num_rows
         if changes.num_rows:
             kind = ANSWERS if self.task.plan.periodic and not batch.is_derived else CHANGES
-            least = first_gone(changes) if kind == CHANGES else batch.due.upto
-            self.kept.append(({"kind": kind, "lo": least, "hi": batch.due.upto}, changes))
-        if batch.merging and batch.has_view:
+            ends = self._lifespan(changes) if kind == CHANGES else {"lo": batch.due.upto, "hi": batch.due.upto}
+            self.kept.append(({"kind": kind, **ends}, changes))
+        if batch.view is not None:
             before = [self._shown(stage, part) for part in batch.shown]
-            self._merge([*(one for one in before if one.num_rows), changes])
+            new = changes if batch.view.with_new else changes.slice(0, 0)
+            self._merge([*(one for one in before if one.num_rows), new], batch.view.width)
 
-    def _merge(self, shown: Sequence[pa.Table]) -> None:
+    def _lifespan(self, changes: pa.Table) -> dict[str, Any]:
+        """What the catalog says of the ends of changes, or of a view. From one that withdraws rows, none is dropped by
+        its end."""
+        first, last = lifespan(changes, self.task.is_withdrawn)
+        return {"lo": first, "hi": None if self.task.is_withdrawn else last}
+
+    def _merge(self, shown: Sequence[pa.Table], width: int | None) -> None:
         """Keep the view after these changes. That of the first place is also kept if it is empty, since it replaces
         earlier ones."""
-        upto, width = self.batch.due.upto, self.batch.view_width
+        upto = self.batch.due.upto
         if width is not None:
             self.views = [view for view in by_expiration(shown, upto, width) if view.num_rows or self.place == 0]
             return
         view = merged_view(shown, upto)
         if view.num_rows or self.place == 0:
-            hi = None if self.task.is_withdrawn else last_end(view)
-            self.kept.append(({"kind": VIEW, "lo": first_gone(view), "hi": hi}, view))
+            self.kept.append(({"kind": VIEW, **self._lifespan(view)}, view))
 
     def _shown(self, stage: Stage, part: StoredPart) -> pa.Table:
         """Those rows of a part of the view that are of this range."""
@@ -399,8 +405,7 @@ class _PlanPlace:
         owner = f"plans/{self.task.number}"
         refs = _WORKER.writer(self.task.root).write_each(owner, self.views)
         for ref, view in zip(refs, self.views, strict=True):
-            told = {"kind": VIEW, "lo": first_gone(view), "hi": last_end(view)}
-            part = self._part(told, ref.rows, 0, ref.bytes)
+            part = self._part({"kind": VIEW, **self._lifespan(view)}, ref.rows, 0, ref.bytes)
             self.blocks.append({"ref": asdict(ref), "parts": [part]})
 
     def _part(self, told: dict[str, Any], rows: int, offset: int, length: int) -> dict[str, Any]:

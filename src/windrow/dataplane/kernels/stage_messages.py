@@ -97,15 +97,22 @@ class StoredWindow:
 
 
 @dataclass(frozen=True)
+class MergedView:
+    """How a view is merged: with the changes of the batch if `with_new`; by intervals of expiration of this width, each
+    in a file of its own (None: as one part)."""
+
+    with_new: bool
+    width: int | None
+
+
+@dataclass(frozen=True)
 class StageBatch:
     """A batch of ticks of a plan.
 
     `token` names the state after it, `before` that before it; `known` has the commit of the state of earlier tokens
-    since state was last merged. `state` are the parts of the state before, `shown` those of the view; it is merged with
-    the changes if `merging`, and so is the state. `begins`: the plan begins on tuples of the past; `is_silent`: it only
-    builds its state. `has_view`: a view is kept; `view_width`: by intervals of expiration of this width, each in a file
-    of its own. `rewrites_view`: all of it is written anew; else `shown` are the changes since it was merged.
-    `is_derived`: the changes become tuples of a stream.
+    since state was last merged. `state` are the parts of the state before; it is merged if `merging`. `begins`: the
+    plan begins on tuples of the past; `is_silent`: it only builds its state. `view`: how the view is merged (None: it
+    is not); `shown` are the parts of it that are written anew. `is_derived`: the changes become tuples of a stream.
     `occupied`: the ticks that a periodic plan answers. `subplans`: those that it may share, with their levels.
     `relations`: the tables that the plan reads.
     """
@@ -121,9 +128,7 @@ class StageBatch:
     merging: bool
     begins: bool
     is_silent: bool = False
-    has_view: bool = True
-    view_width: int | None = None
-    rewrites_view: bool = True
+    view: MergedView | None = None
     is_derived: bool = False
     occupied: OccupiedTicks | None = None
     subplans: tuple[tuple[int, SubPlan], ...] = ()

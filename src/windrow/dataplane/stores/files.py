@@ -149,11 +149,13 @@ class MappedStoreFile:
         packed flags. A column that the file does not have is NULL. Every tick asks for the same ones, so the answer is
         remembered."""
         asked = (tuple(one.id for one in wanted), buckets)
-        if asked not in self._asked:
+        found = self._asked.get(asked)  # threads share it, and another may clear it at any time
+        if found is None:
+            found = self._columns(wanted, buckets)
             if len(self._asked) >= MOST_ASKED:
                 self._asked.clear()
-            self._asked[asked] = self._columns(wanted, buckets)
-        return self._asked[asked]
+            self._asked[asked] = found
+        return found
 
     def _columns(self, wanted: Sequence[ReadColumn], buckets: range | None) -> pa.Table:
         table, have = self._table, set(self._table.column_names)
@@ -177,14 +179,13 @@ class MappedStoreFile:
 
 def _packed(table: pa.Table, names: Sequence[str]) -> pa.ChunkedArray:
     """Conditions as the bits of one number; one that is NULL, or that the file does not have, is not set."""
-    have, bits = set(table.column_names), np.zeros((64, table.num_rows), bool)
+    have, words = set(table.column_names), np.zeros(table.num_rows, np.uint64)
     for i, name in enumerate(names):
         if name in have:
             column = table.column(name)
             column = pc.fill_null(column, False) if column.null_count else column
-            bits[i] = column.to_numpy()
-    words = np.packbits(bits, axis=0, bitorder="little").T.copy().view("<i8").ravel()
-    return pa.chunked_array([words], pa.int64())
+            words[np.flatnonzero(column.to_numpy())] |= np.uint64(1 << i)  # mostly few are set
+    return pa.chunked_array([words.view(np.int64)], pa.int64())
 
 
 def _nulls(rows: int, kind: pa.DataType) -> pa.ChunkedArray:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from windrow.dataplane.stores.files import POINT, MappedStoreFile
-from windrow.dataplane.stores.runs import SMALL_ROWS, FileRuns
+from windrow.dataplane.stores.runs import MOST_QUESTIONS, SMALL_ROWS, FileRuns
 from windrow.dataplane.stores.specs import KeptColumn, ReadColumn
 from windrow.types import POINT_MAX, POINT_MIN
 
@@ -37,12 +37,13 @@ class Selected:
 
 
 class MappedFiles:
-    """Mapped files by path, each mapped once. A Spark task keeps one for the life of its worker process."""
+    """Mapped files by path, each mapped once. A Spark task keeps one for the life of its worker process. `most_runs`:
+    for so many questions copies of small files are held."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_runs: int = MOST_QUESTIONS) -> None:
         self._files: dict[str, MappedStoreFile] = {}
         self._lock = threading.Lock()
-        self.runs = FileRuns()
+        self.runs = FileRuns(most_runs)
 
     def file(self, path: str) -> MappedStoreFile:
         with self._lock:

@@ -53,9 +53,10 @@ _Held = dict[str, tuple[_Run, int]]
 
 
 class FileRuns:
-    """Runs of files by what is asked of them. Threads may share one."""
+    """Runs of files by what is asked of them, for at most so many questions. Threads may share one."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MOST_QUESTIONS) -> None:
+        self._most = most
         self._lock = threading.Lock()
         self._held: dict[Hashable, _Held] = {}
 
@@ -92,7 +93,7 @@ class FileRuns:
     def _of(self, asked: Hashable) -> _Held | None:
         """What is held; None: there are copies for too many questions already."""
         with self._lock:
-            return self._held.get(asked, None if len(self._held) >= MOST_QUESTIONS else {})
+            return self._held.get(asked, None if len(self._held) >= self._most else {})
 
     def _merge(self, asked: Hashable, runs: list[_Run]) -> None:
         """Replace the last runs by one of them all, while they are of like length."""

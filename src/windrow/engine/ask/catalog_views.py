@@ -10,6 +10,7 @@ import pyarrow as pa
 from windrow.catalog.definitions import Punctuated
 from windrow.cql.intervals import format_interval
 from windrow.cql.statements import Policy
+from windrow.engine.ask.freshness_view import freshness_table, snapshots_table
 from windrow.engine.ask.sharing_view import sharing_table
 from windrow.engine.kept.window_stores import WindowStores
 from windrow.engine.plans.due import complete_from
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def show(engine: Engine, what: str) -> pa.Table:
-    """SHOW STREAMS | QUERIES | SHARING | TABLES | SETTINGS."""
+    """SHOW STREAMS | QUERIES | SHARING | TABLES | SETTINGS | FRESHNESS | SNAPSHOTS."""
     kind = what.lower()
     if kind == "streams":
         found = (_stream_row(engine, s) for s in engine.manager.streams.values())
@@ -41,6 +42,10 @@ def show(engine: Engine, what: str) -> pa.Table:
         return _table([row for row in (*answered, *continuous) if row is not None], _QUERY)
     if kind == "sharing":
         return sharing_table(list(engine.manager.streams.values()), engine.settings)
+    if kind == "freshness":
+        return freshness_table(engine.manager, engine.plans)
+    if kind == "snapshots":
+        return snapshots_table(engine)
     if kind == "tables":
         return _table([_table_row(engine, table) for table in engine.tables.all()], _TABLE)
     rows = [

@@ -7,8 +7,8 @@ columns that the SELECT names are read, and only window ends that its conditions
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
@@ -17,7 +17,7 @@ from sqlglot import exp
 
 from windrow.cql.bounds.guards import check_bounds, guarded
 from windrow.cql.dialect import CQL, window_of
-from windrow.cql.functions import OVER_TABLES, check_functions, check_names
+from windrow.cql.functions import IN_FROM, OVER_TABLES, check_functions, check_names
 from windrow.cql.select_text import expression_text
 from windrow.cql.tokens import place_of
 from windrow.dataplane.frames import columns_of, points_of, query_tables
@@ -26,10 +26,10 @@ from windrow.engine.ask.plan_tables import PlanTable, PlanTables
 from windrow.engine.ask.window_bounds import EndBound, alias_of, end_bounds, renames
 from windrow.engine.store.answers_kept import ListedAnswers
 from windrow.engine.tables.manager import TableManager
-from windrow.errors import BindError, ParseError, Place, QuerySuspendedError, UnsupportedError
+from windrow.errors import BindError, FunctionError, ParseError, Place, QuerySuspendedError, UnsupportedError
 from windrow.types import SqlType, point_text
 
-ANSWERS, CHANGES, DEAD_LETTERS = "answers", "changes", "dead_letters"
+ANSWERS, CHANGES, DEAD_LETTERS, FRESHNESS = "answers", "changes", "dead_letters", "freshness"
 _EXAMPLES = {
     ANSWERS: ("query", "busiest"),
     CHANGES: ("continuous query", "joined"),
@@ -54,6 +54,17 @@ class FinishedTable:
     is_latest: bool = False
     ready: Any = None
     plan: PlanTable | None = None
+    is_table: bool = False
+    """Whether it is a table that users change, or a stream."""
+
+
+TakenTables = Mapping[str, FinishedTable]
+"""What the names in FROM stand for, by `key_of`."""
+
+
+def key_of(node: exp.Table) -> str:
+    """By what a table of FROM is found: its name, or its call with the argument."""
+    return node.this.sql().lower() if isinstance(node.this, exp.Anonymous) else node.name.lower()
 
 
 def named_tables(tree: exp.Expr) -> list[exp.Table]:
@@ -93,8 +104,10 @@ class FinishedTables:
         max_value_bytes: Callable[[], int],
         plans: PlanTables,
         tables: Callable[[], TableManager],
+        freshness: Callable[[], pa.Table],
     ):
         self._tables = tables
+        self._freshness = freshness
         self._plans = plans
         self._kept = kept
         self._spark = spark
@@ -102,18 +115,24 @@ class FinishedTables:
         self._dead_letters = dead_letters
         self._max_value_bytes = max_value_bytes
 
-    def select(self, select: exp.Expr, text: str) -> tuple[pa.Table, object]:
-        """The rows of the SELECT, and the tick as of which the views are that it reads (None: there is none, or they
-        differ). All of one table is read without Spark."""
-        tree, tables = self._bound(select, text)
-        windows = {t.plan.window for t in tables if t.plan is not None and t.plan.window is not None}
-        return self._rows(select, tree, tables), windows.pop() if len(windows) == 1 else None
+    def taken(self, select: exp.Expr, text: str) -> TakenTables:
+        """What the names in FROM stand for, as of now: a name that comes twice has the same rows."""
+        check_functions(select, text, OVER_TABLES)  # FROM may call what is no table
+        found = dict[str, FinishedTable]()
+        for node in named_tables(select):
+            if key_of(node) not in found or window_of(node) is not None:
+                found[key_of(node)] = self.named(node, text)
+        return found
+
+    def select(self, select: exp.Expr, text: str, taken: TakenTables) -> pa.Table:
+        """The rows of the SELECT over tables that were taken. All of one table is read without Spark."""
+        return self._rows(select, *self._bound(select, text, taken))
 
     def _rows(self, select: exp.Expr, tree: exp.Expr, tables: list[FinishedTable]) -> pa.Table:
         sql, schemas = expression_text(tree), {table.view: table.schema for table in tables}
 
         def read(listed: Mapping[int, ListedAnswers]) -> dict[str, pa.Table]:
-            scans = self._scans(tables, listed, _named_columns(select))
+            scans = self._scans(tables, listed, columns_named(select))
             kept = {view: self._kept.scan(scan, listed[scan.query.id]) for view, scan in scans.items()}
             return {table.view: kept.get(table.view, table.ready).combine_chunks() for table in tables}
 
@@ -126,13 +145,26 @@ class FinishedTables:
             columns_of(self._spark(), sql, schemas)  # refuses it too, and proposes columns that were not read
             raise
 
-    def explain(self, select: exp.Expr, text: str) -> str:
-        """What would be read; Spark checks the SELECT, and no answer is read."""
-        tree, tables = self._bound(select, text)
+    def content(self, table: FinishedTable) -> pa.Table:
+        """All rows of a table."""
+        if table.query is None:
+            return table.ready
+        return self._kept.table(AnswerScan(table.query, is_latest=table.is_latest))
+
+    def views(self, select: exp.Expr) -> tuple[str, ...]:
+        """The continuous queries whose views a SELECT reads."""
+        named = (node.name for node in named_tables(select) if isinstance(node.this, exp.Identifier))
+        return tuple(
+            dict.fromkeys(name for name in named if self._tables().find(name) is None and self._plans.has(name))
+        )
+
+    def explain(self, select: exp.Expr, text: str, where: str) -> str:
+        """What would be read, and where it is evaluated; Spark checks the SELECT, and no answer is read."""
+        tree, tables = self._bound(select, text, self.taken(select, text))
         columns = columns_of(self._spark(), expression_text(tree), {table.view: table.schema for table in tables})
         listed = self._kept.listed(_queries(tables))
-        scans = self._scans(tables, listed, _named_columns(select))
-        lines = [f"One-time query over finished tables, by Spark SQL: {', '.join(columns)}"]
+        scans = self._scans(tables, listed, columns_named(select))
+        lines = [f"One-time query over finished tables, {where}: {', '.join(columns)}"]
         for table in tables:
             scan = scans.get(table.view)
             what = table.plan.what if table.plan is not None else f"dead letters of stream {table.name}"
@@ -140,22 +172,35 @@ class FinishedTables:
             lines.append(f"  Read {alias_of(table.node)}: {what}")
         return "\n".join(lines)
 
-    def _bound(self, select: exp.Expr, text: str) -> tuple[exp.Expr, list[FinishedTable]]:
+    def _bound(self, select: exp.Expr, text: str, taken: TakenTables) -> tuple[exp.Expr, list[FinishedTable]]:
         """The SELECT over views, and the tables that the views stand for."""
         check_functions(select, text, OVER_TABLES)
         check_bounds(select, text, self._max_value_bytes())
         tree = select.copy()
-        tables = [self._table(node, text) for node in named_tables(tree)]
+        tables = [
+            replace(taken[key_of(node)], node=node, place=place_of(node.this, text), view=view_name())
+            for node in named_tables(tree)
+        ]
         known = {name.lower() for table in tables for name in table.schema.names}
         known |= {name.name.lower() for alias in tree.find_all(exp.TableAlias) for name in alias.columns}
         check_names(tree, text, known)
         for table in tables:
-            name = table.node.alias or table.node.this.name
-            alias = table.node.args.get("alias") or exp.TableAlias()
-            alias.set("this", exp.to_identifier(name, quoted=True))
-            table.node.set("alias", alias)
-            table.node.set("this", exp.to_identifier(table.view, quoted=True))
+            _name(table.node, table.view)
         return self._bounded(tree), tables
+
+    def text_over(self, select: exp.Expr, text: str, views: Sequence[tuple[str, Sequence[str]]]) -> str:
+        """The SELECT as Spark SQL over views: for each of its tables, in the order of `named_tables`, the name of a
+        view and the columns of the table. Raises if it uses what one-time queries cannot use."""
+        tree = select.copy()
+        for node, (view, _) in zip(named_tables(tree), views, strict=True):
+            plain = exp.Table(this=node.this.copy(), alias=node.args.get("alias"))
+            _name(plain, view)
+            node.replace(plain)
+        check_functions(tree, text, OVER_TABLES)
+        known = {name.lower() for _, names in views for name in names}
+        known |= {name.name.lower() for alias in tree.find_all(exp.TableAlias) for name in alias.columns}
+        check_names(tree, text, known)
+        return expression_text(self._bounded(tree))
 
     def _bounded(self, tree: exp.Expr) -> exp.Expr:
         """The SELECT with guards around calls that may make large values. Columns keep their names."""
@@ -166,8 +211,9 @@ class FinishedTables:
                     item.replace(exp.alias_(item.copy(), item.sql(dialect=CQL), quoted=True))
         return guarded(tree, most).tree
 
-    def _table(self, node: exp.Table, text: str) -> FinishedTable:
-        place, view, call = place_of(node.this, text), f"windrow_finished_{next(_numbers)}", node.this
+    def named(self, node: exp.Table, text: str) -> FinishedTable:
+        """What a table of FROM stands for, as it is now; raises CatalogError if there is no such thing."""
+        place, view, call = place_of(node.this, text), view_name(), node.this
         if window_of(node) is not None and not isinstance(call, exp.Anonymous):
             raise UnsupportedError(
                 f"this SELECT reads tables and results of queries, and '{node.name}' has a window",
@@ -184,13 +230,27 @@ class FinishedTables:
             table = self._tables().find(node.name)
             if table is not None:
                 what = f"table {table.name} as of its change {table.version.seq}"
-                return _of_plan(node, place, view, table.name, PlanTable(table.rows, what))
+                made = _of_plan(node, place, view, table.name, PlanTable(table.rows, what))
+                return replace(made, is_table=True)
             plan = self._plans.view(node.name, place)
             if plan is not None:
                 return _of_plan(node, place, view, node.name, plan)
             query = self._query(node.name, place)
             return FinishedTable(node, place, view, node.name, query.schema, query, is_latest=True)
         of = call.name.lower()
+        if of not in (*_EXAMPLES, FRESHNESS):
+            raise FunctionError(
+                f"'{call.name}' cannot stand in FROM: {IN_FROM}", place=place, remedy="SHOW STREAMS lists the streams."
+            )
+        if of == FRESHNESS:
+            if call.expressions:
+                raise ParseError("freshness takes nothing", place=place, remedy="Write FROM freshness().")
+            rows = self._freshness()
+            return _of_plan(node, place, view, of, PlanTable(rows, "how far streams and queries lag behind"))
+        if of not in _EXAMPLES:
+            raise UnsupportedError(
+                f"FROM does not take {of}(…)", place=place, remedy=f"It takes {', '.join(_EXAMPLES)}, or a name."
+            )
         if len(call.expressions) != 1 or not call.expressions[0].is_string:
             what, example = _EXAMPLES[of]
             raise ParseError(
@@ -250,6 +310,19 @@ class FinishedTables:
         return ends
 
 
+def _name(node: exp.Table, view: str) -> None:
+    """Let a table of FROM read a view, under the name that the user gave it."""
+    alias = node.args.get("alias") or exp.TableAlias()
+    alias.set("this", exp.to_identifier(node.alias or node.this.name, quoted=True))
+    node.set("alias", alias)
+    node.set("this", exp.to_identifier(view, quoted=True))
+
+
+def view_name() -> str:
+    """A name that no other view has."""
+    return f"windrow_finished_{next(_numbers)}"
+
+
 def _of_plan(node: exp.Table, place: Place | None, view: str, name: str, plan: PlanTable) -> FinishedTable:
     return FinishedTable(node, place, view, name, plan.rows.schema, ready=plan.rows, plan=plan)
 
@@ -284,7 +357,7 @@ def _known_end(table: FinishedTable, query: AnsweredQuery, listed: ListedAnswers
     return moment if is_moment else exp.cast(moment, exp.DType.TIMESTAMPNTZ)
 
 
-def _named_columns(select: exp.Expr) -> frozenset[str] | None:
+def columns_named(select: exp.Expr) -> frozenset[str] | None:
     """All names in the SELECT, in lower case; None if it may need columns that it does not name (*, NATURAL JOIN)."""
     stars = [star for star in select.find_all(exp.Star) if not isinstance(star.parent, exp.Count)]
     if stars or any(join.method == "NATURAL" for join in select.find_all(exp.Join)):

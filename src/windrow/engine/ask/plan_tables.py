@@ -14,16 +14,19 @@ from windrow.engine.plans.manager import PlanManager
 from windrow.engine.plans.query import ContinuousQuery
 from windrow.engine.plans.reading import PlanReads
 from windrow.errors import CatalogError, Place, QuerySuspendedError, WindrowError
-from windrow.types import point_text, value_of
+from windrow.types import SqlType, point_text, value_of
 
 
 @dataclass(frozen=True)
 class PlanTable:
-    """The rows of a table, and what they are, in words. `window`: the tick as of which they are, of a view."""
+    """The rows of a table, and what they are, in words. `window`: the tick as of which they are, of a view. `tick` is
+    that tick as a point of type `point`, of the view of a continuous query alone."""
 
     rows: pa.Table
     what: str
     window: object = None
+    tick: int | None = None
+    point: SqlType | None = None
 
 
 class PlanTables:
@@ -52,9 +55,10 @@ class PlanTables:
             return PlanTable(rows, f"the latest answer of query {query.name}", end)
         rows, ticked = self._reads.view(query)
         if ticked is None:
-            return PlanTable(rows, f"the view of query {query.name}, which has not ticked yet")
+            what = f"the view of query {query.name}, which has not ticked yet"
+            return PlanTable(rows, what, point=kind)
         what = f"the view of query {query.name} as of tick {point_text(ticked, kind)}"
-        return PlanTable(rows, what, value_of(ticked, kind))
+        return PlanTable(rows, what, value_of(ticked, kind), ticked, kind)
 
     def changes(self, name: str, place: Place | None) -> PlanTable:
         """The retained changes of a continuous query. Raises CatalogError if there is no such query."""
@@ -74,6 +78,10 @@ class PlanTables:
         if query is None:
             return None
         return PlanTable(self._at(place, lambda: self._reads.answers(query)), f"answers of query {query.name}")
+
+    def has(self, name: str) -> bool:
+        """Whether there is a continuous query of this name."""
+        return self._plans().has(name)
 
     def _query(self, name: str) -> ContinuousQuery | None:
         plans = self._plans()

@@ -3,30 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import pyarrow as pa
 from sqlglot import exp
 
-from windrow.cql.bounds.guards import check_bounds
 from windrow.dataplane.answers.finishing import Finisher
 from windrow.dataplane.answers.revisions import OP, first_answers, revisions_of
 from windrow.dataplane.blocks import BlockStore
 from windrow.dataplane.jvm import Jvm
-from windrow.engine.ask.finished_tables import FinishedTables, is_whole_table
+from windrow.engine.ask.finished_tables import FinishedTables, TakenTables, is_whole_table, named_tables
+from windrow.engine.ask.freshness_view import freshness_table
 from windrow.engine.ask.kept_answers import AnsweredQuery, AnswerScan, KeptAnswers
 from windrow.engine.ask.lookup_args import pairs_of
 from windrow.engine.ask.lookups import Lookups
+from windrow.engine.ask.onetime.asking import SPARK, VIEW, Answered, AskedState, Asking
+from windrow.engine.ask.onetime.choosing import DRIVER, Chosen
+from windrow.engine.ask.onetime.sources import is_window
+from windrow.engine.ask.onetime.synopsis_answers import SynopsisAnswers
 from windrow.engine.ask.plan_tables import PlanTables
-from windrow.engine.ask.snapshots import SnapshotFit, fitting
+from windrow.engine.ask.snapshots import SnapshotFit
+from windrow.engine.ask.tables_read import TablesRead
 from windrow.engine.choices.index_choice import apply_choice
+from windrow.engine.isolation.asked import Terms
+from windrow.engine.isolation.coordinator import Coordinator
+from windrow.engine.isolation.interface import PinnedVersion
+from windrow.engine.isolation.staleness import staleness_of
 from windrow.engine.queries.query_manager import QueryManager
 from windrow.engine.state import QueryState, StreamState
 from windrow.engine.store.journal import Journal
 from windrow.engine.tables.manager import TableManager
-from windrow.errors import CatalogError, Place
+from windrow.errors import CatalogError, Place, WindrowError
 from windrow.plan.nodes import Finalise
+from windrow.result import Staleness
 from windrow.settings import Settings
+from windrow.types import point_of
 
 
 class SparkSource(Protocol):
@@ -39,10 +51,19 @@ class SparkSource(Protocol):
     def jvm(self) -> Jvm: ...
 
 
+@dataclass(frozen=True)
+class PinnedFrame:
+    """A Spark DataFrame, and what lets go the version that it reads."""
+
+    frame: Any
+    release: Callable[[], None]
+
+
 class AnswerReader:
     """Reads committed state and changes nothing. `settings` returns the present settings; `refuse` raises if the state
     in memory cannot be asked: it is being closed, or in another process. `refresh` reads the catalog anew, if it is a
-    copy. `plans` has the tables of continuous queries, `tables` gives those that users change."""
+    copy. `plans` has the tables of continuous queries, `tables` gives those that users change; `asked` is what one-time
+    queries read of the streams."""
 
     def __init__(
         self,
@@ -55,9 +76,13 @@ class AnswerReader:
         refuse: Callable[[], None],
         plans: PlanTables,
         tables: Callable[[], TableManager],
+        asked: AskedState,
         refresh: Callable[[], object] = lambda: None,
+        coordinator: Coordinator | None = None,
     ):
         self._journal = journal
+        self._coordinator = coordinator
+        self._asked = asked
         self._manager = manager
         self._finisher = finisher
         self._lookups = Lookups(finisher)
@@ -74,7 +99,9 @@ class AnswerReader:
             lambda: settings().integer("max_value_bytes"),
             plans,
             tables,
+            lambda: freshness_table(asked.manager, asked.plans),
         )
+        self.asking = Asking(asked, self.finished, SynopsisAnswers(manager, finisher, settings), settings, coordinator)
 
     def answers(self, query: QueryState, last: object = None, since: object = None) -> pa.Table:
         """Retained answers, in window order: all, the last windows, or those that end from `since` on. With LATE
@@ -116,42 +143,80 @@ class AnswerReader:
             apply_choice(stream, self._settings())
             return self._lookups.lookup(stream, query, lengths, ends)
 
-    def snapshot(self, select: exp.Expr, text: str) -> pa.Table:
-        """The answer to a one-time query over a window, from a synopsis that fits, as of the last committed tick."""
-        self._refuse()
-        check_bounds(select, text, self._settings().integer("max_value_bytes"))
-        with self._spark.jvm.watched():
-            plan = self._manager.bind_snapshot(select, text)
-        stream = self._manager.stream(plan.scan.stream)
-        with stream.lock, self._spark.jvm.watched():
-            apply_choice(stream, self._settings())
-            fit = fitting(stream, plan, select, self._settings(), text)
-            try:
-                return self._lookups.answer(fit.state, fit.request(plan))
-            finally:
-                self._finisher.forget(plan)
-
-    def fitted(self, select: exp.Expr, text: str) -> tuple[Finalise, StreamState, SnapshotFit]:
-        """The plan of a one-time query, its stream, and the synopsis that would answer it."""
+    def ask(self, select: exp.Expr, text: str, terms: Terms | None = None) -> Answered:
+        """The answer to a one-time query over anything, on these terms. None: as of now, in the thread of the
+        caller."""
+        if not self.reads_windows(select):
+            return self._of_tables(select, text, terms)
         self._refuse()
         with self._spark.jvm.watched():
-            plan = self._manager.bind_snapshot(select, text)
-        stream = self._manager.stream(plan.scan.stream)
-        with stream.lock:
-            return plan, stream, fitting(stream, plan, select, self._settings(), text)
+            return self.asking.ask(select, text, terms)
 
-    def select(self, select: exp.Expr, text: str) -> tuple[pa.Table, object]:
-        """The answer to a one-time query over retained answers, views, changes and dead letters, and the tick of the
-        views."""
+    def _of_tables(self, select: exp.Expr, text: str, terms: Terms | None) -> Answered:
+        done = list[Answered]()
+
+        def evaluate(taken: TakenTables, version: PinnedVersion) -> pa.Table:
+            done[:] = [self._selected(select, text, taken, version)]
+            return done[0].rows
+
+        read = TablesRead(lambda: self.finished.taken(select, text), evaluate, self.finished.views(select))
+        if terms is None or self._coordinator is None:
+            read.answer((), read.pin())
+            return done[0]
+        found = self._coordinator.answer(self._coordinator.ask(read, terms, text))
+        isolation = found.isolation.value if read.views else None
+        return replace(
+            done[0],
+            rows=found.table,
+            isolation=isolation,
+            aborts=found.aborts,
+            stale_by=self._behind_of(read.views, done[0].window),
+        )
+
+    def _behind_of(self, views: tuple[str, ...], tick: Any) -> Staleness | None:
+        """How far views as of a tick are behind the streams of their queries."""
+        for query in (self._asked.plans.query(name) for name in views if tick is not None):
+            windows = ((self._manager.stream(one.stream), one.attribute.column) for one in query.plan.windows)
+            found = staleness_of(point_of(tick, query.plan.point), windows)
+            if found is not None:
+                return found
+        return None
+
+    def frame(self, select: exp.Expr, text: str) -> PinnedFrame:
+        """The answer to a one-time query as a lazy Spark DataFrame over a pinned version."""
+        self._refuse()
+        with self._spark.jvm.watched():
+            return PinnedFrame(*self.asking.frame(select, text))
+
+    def explained(self, select: exp.Expr, text: str) -> Chosen | tuple[Finalise, StreamState, SnapshotFit]:
+        """How a one-time query over windows would be answered now."""
+        self._refuse()
+        with self._spark.jvm.watched():
+            return self.asking.explained(select, text)
+
+    def reads_windows(self, select: exp.Expr) -> bool:
+        """Whether a one-time query reads windows of streams."""
+        return any(is_window(table, self.asking.is_stream) for table in named_tables(select))
+
+    def _selected(self, select: exp.Expr, text: str, taken: TakenTables, version: PinnedVersion) -> Answered:
+        """The answer to a one-time query over retained answers, views, changes and dead letters, as they were taken;
+        `window` is the tick of the views."""
         if is_whole_table(select):
-            return self.finished.select(select, text)
+            return Answered(self.finished.select(select, text, taken), version.ticks, VIEW)
         with self._spark.jvm.watched():
-            return self.finished.select(select, text)
+            try:
+                found = self.asking.over_views(select, text, version)
+            except WindrowError:
+                found = None  # if Spark SQL cannot either, it says why
+            if found is not None:
+                return Answered(found, version.ticks, DRIVER)
+            return Answered(self.finished.select(select, text, taken), version.ticks, SPARK)
 
     def explain_select(self, select: exp.Expr, text: str) -> str:
         """How `select` would be answered."""
         with self._spark.jvm.watched():
-            return self.finished.explain(select, text)
+            is_driver = self.asking.view_read(select, text) is not None
+            return self.finished.explain(select, text, "in the driver" if is_driver else "by Spark SQL")
 
     def dead_letters(self, name: str, place: Place | None = None) -> pa.Table:
         stream = self._manager.stream(name, place)

@@ -16,14 +16,16 @@ import numpy as np
 from sqlglot import exp
 
 from windrow.cql.dialect import CQL, window_of
+from windrow.cql.intervals import format_interval
 from windrow.cql.tokens import place_of
-from windrow.cql.window_clause import Measure, WindowClause
+from windrow.cql.window_clause import Measure, WindowClause, WindowKind
 from windrow.engine.ask.lookups import LookupRequest, Span, span_of
 from windrow.engine.state import StreamState, SynopsisState
 from windrow.errors import Place, SpanError, UnsupportedError
 from windrow.optimizer.sharing.derivations import Derivation, derivations_of, read_of
 from windrow.optimizer.sharing.synopsis_plans import FREQUENT, style_for
 from windrow.plan.accumulators import Accumulator
+from windrow.plan.continuous.deciding import is_grouped
 from windrow.plan.nodes import Finalise, Key
 from windrow.settings import Settings
 from windrow.synopses import Ability
@@ -77,8 +79,32 @@ def fitting(stream: StreamState, plan: Finalise, select: exp.Expr, settings: Set
     raise UnsupportedError(
         f"no standing query can answer this: {reasons}",
         place=_place(select, text),
-        remedy=wait or f"This standing query would keep what it needs: {provider(plan, select)}",
+        remedy=wait or f"{_retaining(stream, plan)} {provider(plan, select)}",
     )
+
+
+def _retaining(stream: StreamState, plan: Finalise) -> str:
+    """What would keep what a query needs: the tuples themselves, or the state of a standing query, whose text
+    follows."""
+    window, attribute = plan.window, plan.scan.attribute
+    assert isinstance(window, SlidingWindow)
+    reach, retained = window.range + window.offset, stream.definition.retained
+    if attribute.is_rows or stream.definition.revises or (retained is not None and retained.length >= reach):
+        return "This standing query would keep what it needs:"
+    length = format_interval(reach).upper() if attribute.type.is_timestamp else str(reach)
+    return (
+        f"Create the stream with RETAIN {length}, which keeps its tuples for questions. This standing query would keep "
+        "what it needs, too:"
+    )
+
+
+def is_aggregate(select: exp.Expr) -> bool:
+    """Whether a SELECT over streams asks for one window of aggregates, which the state of a standing query answers."""
+    tables = list(select.find_all(exp.Table))
+    window = window_of(tables[0]) if len(tables) == 1 else None
+    if window is None or window.slide is not None or window.kind is WindowKind.NOW:
+        return False
+    return is_grouped(select) and not select.args.get("distinct")
 
 
 def _titled(state: SynopsisState) -> str:

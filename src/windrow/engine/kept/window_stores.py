@@ -27,6 +27,7 @@ from windrow.dataplane.stores import (
     KeptFile,
     MappedFiles,
     MappedStoreFile,
+    PinnedFiles,
     ReadColumn,
     Selected,
     StoredRows,
@@ -102,6 +103,8 @@ class WindowStores:
         self._root = str(blocks.root.resolve())
         self._entries = StoreEntries(catalog)
         self._mapped = MappedFiles()
+        # Questions ask for ever other columns: copies for them would leave none for ticks.
+        self._asked = MappedFiles(most_runs=0)
         self._stores: Mapping[int, WindowStore] = {}
         self._streams: dict[str, StreamState] = {}
         self._files: dict[int, tuple[BlockRow, ...]] = {}
@@ -110,6 +113,8 @@ class WindowStores:
         self._guard = threading.Lock()
         self._reloading = threading.Lock()
         self.on_failure: Callable[[str, str], None] | None = None
+        self.is_held: Callable[[str], bool] = lambda stream: False
+        """Whether one-time queries see an older version of a stream than the latest: then its rows do not expire."""
 
     # -- readers -------------------------------------------------------------------------------
 
@@ -331,6 +336,27 @@ class WindowStores:
         predicate is not true, are the task's to leave out."""
         return self._located(use.store, self._named(use.store))
 
+    def pin(self, wanted: Mapping[int, tuple[int, int]]) -> tuple[dict[int, PinnedFiles], Callable[[], None]]:
+        """The committed files of stores that have rows with lo ≤ point < hi, by the numbers of the stores. They stay on
+        disk until the returned function is called."""
+        for _ in range(ATTEMPTS):
+            found = {
+                store: PinnedFiles(
+                    tuple(one for one in self._located(store, self._named(store)) if one.hi >= lo and one.lo < hi),
+                    self._asked,
+                )
+                for store, (lo, hi) in wanted.items()
+            }
+            release = self._blocks.pins.pin(file.path for files in found.values() for file in files.files)
+            if release is not None:
+                return found, release
+            self._forget(wanted)
+        raise StateError("the files of a window store are replaced faster than they can be read", remedy="Ask again.")
+
+    def store(self, number: int) -> WindowStore | None:
+        """The store of this number as of now; None if it is gone."""
+        return self._stores.get(number)
+
     def bytes_from(self, use: StoreUse, lo: int) -> int:
         """The bytes of the files of a use that have rows from a point on."""
         return sum(row.bytes for row in self._named(use.store) if _points(row)[1] >= lo)
@@ -401,8 +427,10 @@ class WindowStores:
 
     def keep_from(self, needs: Mapping[str, int]) -> None:
         """These readers need no rows below these points any more. Call it in the transaction of a tick. Files that no
-        reader needs are dropped with it; `tidy` cuts those that are needed in part. An unknown reader is none."""
-        found = [(store, store.less_needed(needs)) for store in self._stores_of(needs)]
+        reader needs are dropped with it; `tidy` cuts those that are needed in part. An unknown reader is none. While a
+        stream is held, nothing is noted; a later tick does it."""
+        stores = [store for store in self._stores_of(needs) if not self.is_held(store.stream)]
+        found = [(store, store.less_needed(needs)) for store in stores]
         for store, points in found:
             if points:
                 below = self._entries.needs(store.id, points)
@@ -547,8 +575,10 @@ class WindowStores:
 
     def _unmap(self, store: int, held: Sequence[BlockRow]) -> None:
         """Release the mappings of a store's files except these."""
-        mine = {path for path in self._mapped.paths if path.startswith(f"{self._root}/stores/{store}/")}
-        self._mapped.forget(mine - {f"{self._root}/{row.path}" for row in held})
+        kept = {f"{self._root}/{row.path}" for row in held}
+        for mapped in (self._mapped, self._asked):
+            mine = {path for path in mapped.paths if path.startswith(f"{self._root}/stores/{store}/")}
+            mapped.forget(mine - kept)
 
     def _see(self, store: int, rows: Sequence[BlockRow], version: int) -> None:
         """Add committed files to the list of a store, if it is held and no commit has changed it since a version."""
@@ -567,7 +597,8 @@ class WindowStores:
             known = self._files.get(store)
             if known is not None:
                 self._files[store] = tuple(row for row in known if row.id not in gone)
-        self._mapped.forget([f"{self._root}/{row.path}" for row in rows])
+        for mapped in (self._mapped, self._asked):
+            mapped.forget([f"{self._root}/{row.path}" for row in rows])
 
     def _forget(self, stores: Iterable[int]) -> None:
         """Read the lists of these stores' files again when they are asked for."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import dropwhile, groupby
 from sqlite3 import Row
 
 import pyarrow as pa
@@ -17,7 +18,7 @@ from windrow.dataplane.kernels.stage_messages import ANSWERS, CHANGES, SHARED, S
 from windrow.operators.changes import AT, HEAD
 from windrow.operators.layouts.parts import Layout, StatePart
 from windrow.operators.stages.ranges import WHOLE, Range
-from windrow.operators.view import first_gone, last_end
+from windrow.operators.view import lifespan
 from windrow.types import POINT_MAX, POINT_MIN
 
 __all__ = [
@@ -38,11 +39,15 @@ SMALL_ROWS, SMALL_BYTES = 1_000, 1 << 20
 """Parts up to this size are merged when they are old."""
 
 _EXPIRED = (
-    f"(kind = '{VIEW}' AND hi < ? OR kind = '{STATE}' AND "
+    f"kind IN ('{STATE}', '{VIEW}') AND (kind = '{VIEW}' AND hi < ? OR kind = '{STATE}' AND "
     f"(layout = '{Layout.FIFO.name}' AND hi <= ? OR "
     f"layout IN ('{Layout.CALENDAR.name}', '{Layout.LIST.name}') AND hi <= ?))"
 )
-"""Which parts have expired as a whole, by the tick, the tick, and the point after it (`StatePart.is_expired`)."""
+"""Which parts have expired as a whole, by the tick, the tick, and the point after it (`StatePart.is_expired`). The
+kinds come first: by them the index leaves out the parts of reported rows, which are the most."""
+
+MOST_MARKS = 10_000
+"""So many values are in one SQL statement at most."""
 
 PREPARED_BYTES = 4 << 20
 """While files up to this size are synced, their transaction is prepared, which keeps other threads from the catalog."""
@@ -74,7 +79,7 @@ class PlanPart:
 
     @property
     def ends(self) -> int:
-        """When the last row of a part of the view ends."""
+        """When the last row of a part of the view, or of changes, ends; after all points if that is not known."""
         return POINT_MAX if self.hi is None else self.hi
 
 
@@ -102,10 +107,12 @@ class NewPart:
 
 @dataclass(frozen=True)
 class Tidied:
-    """Small parts of reported rows as fewer parts, and the numbers of the parts that these replace."""
+    """Small parts of reported rows as fewer parts, and the numbers of the parts that these replace. `firsts`: the first
+    commit of each new part."""
 
     parts: tuple[NewPart, ...] = ()
     replaced: tuple[int, ...] = ()
+    firsts: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -125,9 +132,9 @@ class PlanTick:
 
     `parts` are written, `blocks` are written already. `drops` are the kinds whose earlier parts the new ones
     replace. Parts of state and of the view whose rows have all left by `ticked` are dropped, except state by key. Of
-    the changes, the newest `keep` rows stay, and all that are newer than the latest view. `deposited`: the changes up
-    to this commit are tuples of a derived stream, and are dropped. `staged` is the entry of the sink's stage.
-    `overflows`: so many values are NULL because they do not fit.
+    the changes, the newest `keep` rows stay, and those of commits from `shown_from` on, of which the view is made
+    beside its merged parts. `deposited`: the changes up to this commit are tuples of a derived stream, and are dropped.
+    `staged` is the entry of the sink's stage. `overflows`: so many values are NULL because they do not fit.
     """
 
     plan: int
@@ -136,6 +143,7 @@ class PlanTick:
     parts: tuple[NewPart, ...]
     drops: tuple[str, ...] = ()
     keep: int = 0
+    shown_from: int = 0
     covered: int | None = None
     deposited: int | None = None
     blocks: tuple[WrittenBlock, ...] = ()
@@ -157,6 +165,16 @@ class PlanTick:
         """The number of changes, or of rows of answers."""
         mine: int = sum(part.table.num_rows for part in self.parts if part.kind == kind)
         return mine + sum(part.rows for block in self.blocks for part in block.parts if part.kind == kind)
+
+
+@dataclass(frozen=True)
+class CommittedTick:
+    """What a commit has of a plan: the parts that its ticks gave, earlier ones that it merged, and the entry of its
+    stage in the outbox."""
+
+    parts: tuple[PlanPart, ...]
+    tidied: tuple[PlanPart, ...] = ()
+    entry: int | None = None
 
 
 @dataclass(frozen=True)
@@ -276,11 +294,8 @@ class PlanCommits:
 
     # -- ticks ---------------------------------------------------------------------------------
 
-    def tick(
-        self, ticks: Sequence[PlanTick], along: Callable[[], None] = lambda: None
-    ) -> list[tuple[tuple[PlanPart, ...], int | None]]:
-        """Write and commit a tick batch of several plans in one transaction, in which `along` is executed. Return for
-        each the parts written now, and the number of its outbox entry."""
+    def tick(self, ticks: Sequence[PlanTick], along: Callable[[], None] = lambda: None) -> list[CommittedTick]:
+        """Write and commit a tick batch of several plans in one transaction, in which `along` is executed."""
         files = self._write(ticks)
         if sum(file.ref.bytes for file in files) > PREPARED_BYTES:
             _wait(files)
@@ -293,26 +308,28 @@ class PlanCommits:
                 new += [(plan, number, part) for plan, parts in file.parts.items() for part in parts]
             self._insert(new)
             tx.executemany(
-                "UPDATE plans SET ticked = ?, seq = ?, changes = changes + ?, overflows = overflows + ?, covered = ?"
-                " WHERE id = ?",
-                [(t.ticked, t.seq, t.changes, t.overflows, _saved(t.covered), t.plan) for t in ticks],
+                "UPDATE plans SET ticked = ?, seq = ?, changes = changes + ?, overflows = overflows + ?, covered = ?,"
+                " shown_from = ? WHERE id = ?",
+                [(t.ticked, t.seq, t.changes, t.overflows, _saved(t.covered), t.shown_from, t.plan) for t in ticks],
             )
             tx.executemany(
                 "UPDATE plan_relations SET seq = ?, tick = ?, upto = ? WHERE plan = ? AND relation = ?",
                 [(one.seq, one.tick, _saved(one.upto), tick.plan, one.table) for tick in ticks for one in tick.effects],
             )
             self._retire_changes(ticks)
-            found = [(self._written_now(tick, files), self._enter(tick)) for tick in ticks]
+            found = [self._committed(tick, files) for tick in ticks]
             along()
             _wait(files)
             crash_point("plan-blocks-written")
         crash_point("plan-committed")
         return found
 
-    def _written_now(self, tick: PlanTick, files: Sequence[_PlanFile]) -> tuple[PlanPart, ...]:
-        """The parts of a tick, without earlier ones that were merged."""
-        parts = [part for block in tick.blocks for part in block.parts]
-        return (*parts, *(part for file in files for part in file.of(tick.plan) if part.seq == tick.seq))
+    def _committed(self, tick: PlanTick, files: Sequence[_PlanFile]) -> CommittedTick:
+        parts, tidied = [part for block in tick.blocks for part in block.parts], list[PlanPart]()
+        for file in files:
+            for part in file.of(tick.plan):
+                (parts if part.seq == tick.seq or part.kind == VIEW else tidied).append(part)
+        return CommittedTick(tuple(parts), tuple(tidied), self._enter(tick))
 
     def _add_written(self, blocks: Iterable[WrittenBlock]) -> dict[str, int]:
         """Name blocks that tasks have written, and return their numbers by path. One may have parts of several
@@ -323,11 +340,17 @@ class PlanCommits:
             counts[block.ref.path] += len(block.parts)
         return {path: self._blocks.add(ref, refs=counts[path]) for path, ref in refs.items()}
 
+    def discard(self, refs: Iterable[BlockRef]) -> None:
+        """In a transaction: nobody needs these files, which tasks have written."""
+        for ref in refs:
+            self._blocks.release(self._blocks.add(ref))
+
     def write_views(self, plan: int, seq: int, views: Sequence[pa.Table]) -> tuple[WrittenBlock, ...]:
-        """Write parts of a view as blocks that are dropped one by one."""
+        """Write parts of a view, with the changes up to the commit `seq`, as blocks that are dropped one by one."""
         found = []
         for ref, view in zip(self._blocks.writer.write_each(f"plans/{plan}", views), views, strict=True):
-            part = PlanPart(VIEW, seq, ref.path, 0, ref.bytes, ref.rows, lo=first_gone(view), hi=last_end(view))
+            first, last = lifespan(view)
+            part = PlanPart(VIEW, seq, ref.path, 0, ref.bytes, ref.rows, lo=first, hi=last)
             found.append(WrittenBlock(ref, (part,)))
         return tuple(found)
 
@@ -389,33 +412,36 @@ class PlanCommits:
         )
         return int(cursor.lastrowid or 0)
 
-    def tidied(self, plan: int, kind: str, read: Callable[[PlanPart], pa.Table]) -> Tidied:
+    def tidied(self, plan: int, kind: str, read: Callable[[PlanPart], pa.Table], shown_upto: int = 0) -> Tidied:
         """The small parts of reported rows of a kind, merged where several follow one another, or where one is in a
         file of several plans, which must not stay for it. Thus neither files nor parts grow with the age of a query.
-        `read` is a `reader`."""
-        parts, replaced = list[NewPart](), list[int]()
-        runs = list(self._small_runs(plan, kind))
+        `read` is a `reader`. Commits up to `shown_upto`, of which the view is not made, stay apart from later ones."""
+        parts, replaced, firsts = list[NewPart](), list[int](), list[int]()
+        runs = list(self._small_runs(plan, kind, shown_upto))
         several = [run for run in runs if _is_mergeable(run)]
         for run in several:
             for some, tables in _ascending(run, [read(part) for part in run]):
                 if _is_mergeable(some) and all(table.schema.equals(tables[0].schema) for table in tables):
-                    parts.append(NewPart(kind, pa.concat_tables(tables), seq=some[-1].seq))
+                    parts.append(_joined(some, tables))
                     replaced += [part.id for part in some]
+                    firsts.append(some[0].seq)
         if runs:  # not beyond what is merged now, since the commit may fail
             self._tidy_from[plan, kind] = (several or runs[-1:])[0][0].seq
-        return Tidied(tuple(parts), tuple(replaced))
+        return Tidied(tuple(parts), tuple(replaced), tuple(firsts))
 
-    def _small_runs(self, plan: int, kind: str) -> Iterator[list[PlanPart]]:
-        """Runs of small parts that were not looked at before."""
+    def _small_runs(self, plan: int, kind: str, shown_upto: int) -> Iterator[list[PlanPart]]:
+        """Runs of small parts that were not looked at before. A run has all parts of its commits: the view in memory
+        replaces parts by commit."""
         run, rows = list[PlanPart](), 0
-        for part in self.parts(plan, kind, since=self._tidy_from.get((plan, kind), 0)):
-            is_small = part.rows <= SMALL_ROWS and part.length <= SMALL_BYTES
-            if run and (not is_small or rows > SMALL_ROWS):
+        for parts in _by_commit(self.parts(plan, kind, since=self._tidy_from.get((plan, kind), 0))):
+            is_small = all(part.rows <= SMALL_ROWS and part.length <= SMALL_BYTES for part in parts)
+            is_cut = bool(run) and run[-1].seq <= shown_upto < parts[0].seq
+            if run and (not is_small or rows > SMALL_ROWS or is_cut):
                 yield run
                 run, rows = [], 0
             if is_small:
-                run.append(part)
-                rows += part.rows
+                run += parts
+                rows += sum(part.rows for part in parts)
         if run:
             yield run
 
@@ -428,9 +454,10 @@ class PlanCommits:
             plans = [tick.plan for tick in ticks if tick.ticked == ticked]
             if ticked is not None:
                 self._drop_where(f"plan IN ({_marks(plans)}) AND {_EXPIRED}", (*plans, ticked, ticked, ticked + 1))
-        for tick in ticks:
-            if tick.tidied.replaced:
-                self._drop_where(f"id IN ({_marks(tick.tidied.replaced)})", tick.tidied.replaced)
+        replaced = [number for tick in ticks for number in tick.tidied.replaced]  # many are in the same blocks
+        for first in range(0, len(replaced), MOST_MARKS):
+            some = replaced[first : first + MOST_MARKS]
+            self._drop_where(f"id IN ({_marks(some)})", some)
 
     def _retire_changes(self, ticks: Sequence[PlanTick]) -> None:
         """Drop the oldest changes that neither retention, nor the view, nor a derived stream needs."""
@@ -458,17 +485,12 @@ class PlanCommits:
             oldest = 0 if first is None else first["rows"]
             if first is None or held - oldest < tick.keep:
                 break
-            if kind == CHANGES and not self._is_in_view(plan, first["seq"]):
+            if kind == CHANGES and first["seq"] >= tick.shown_from:
                 break
             held, oldest = held - oldest, 0
             self._drop_where("plan = ? AND kind = ? AND seq = ?", (plan, kind, first["seq"]))
         self._held.pop((plan, kind), None)
         self._catalog.on_commit(lambda: self._held.update({(plan, kind): _Held(held, oldest)}))
-
-    def _is_in_view(self, plan: int, seq: int) -> bool:
-        """Whether the merged view has what a commit changed."""
-        seen = self._catalog.value("SELECT max(seq) FROM plan_parts WHERE plan = ? AND kind = ?", (plan, VIEW))
-        return seen is not None and seq <= seen
 
     def _drop_where(self, condition: str, values: Sequence[object]) -> None:
         rows = self._catalog.rows(f"SELECT id, block FROM plan_parts WHERE {condition}", tuple(values))
@@ -492,22 +514,27 @@ class PlanCommits:
     def parts(self, plan: int, *kinds: str, since: int = 0) -> list[PlanPart]:
         """The parts of these kinds, of commits from `since` on, in the order in which they were written."""
         rows = self._catalog.rows(
-            "SELECT p.*, b.path FROM plan_parts p JOIN blocks b ON b.id = p.block"
-            f" WHERE p.plan = ? AND p.kind IN ({_marks(kinds)}) AND p.seq >= ? ORDER BY p.seq, p.id",
+            f"{_PARTS} WHERE p.plan = ? AND p.kind IN ({_marks(kinds)}) AND p.seq >= ? ORDER BY p.seq, p.id",
             (plan, *kinds, since),
         )
-        names = ("id", "kind", "seq", "path", "offset", "length", "rows", "operator", "layout", "lo", "hi")
-        found = []
-        for row in rows:
-            buckets = (row["first_bucket"], row["end_bucket"])
-            found.append(PlanPart(**{name: row[name] for name in names}, buckets=buckets))
+        return [_part(row) for row in rows]
+
+    def state_parts(self, plans: Sequence[int]) -> dict[int, list[PlanPart]]:
+        """The parts of the state of several plans, as `parts`."""
+        found: dict[int, list[PlanPart]] = {plan: [] for plan in plans}
+        sql = f"{_PARTS} WHERE p.plan IN ({_marks(plans)}) AND p.kind = ? ORDER BY p.seq, p.id"
+        for row in self._catalog.rows(sql, (*plans, STATE)):
+            found[row["plan"]].append(_part(row))
         return found
 
     def view_parts(self, plan: int) -> list[PlanPart]:
-        """The parts that make the view: the latest merged view, and all changes since."""
-        parts = self.parts(plan, VIEW, CHANGES)
-        last = max((part.seq for part in parts if part.kind == VIEW), default=-1)
-        return [part for part in parts if part.kind == VIEW or part.seq > last]
+        """The parts that make the view: the latest merged view first, and then all changes since, in the order in which
+        they were written, from the first on that has not expired as a whole."""
+        merged, row = self.parts(plan, VIEW), self.row(plan)
+        ticked, first = (None, 0) if row is None else (row["ticked"], row["shown_from"])
+        first = max(first, *(part.seq + 1 for part in merged)) if merged else first
+        since = self.parts(plan, CHANGES, since=first)
+        return [*merged, *dropwhile(lambda part: ticked is not None and part.ends < ticked, since)]
 
     def read(self, part: PlanPart) -> pa.Table:
         """The rows of a part, mapped: they outlive the deletion of the file."""
@@ -524,6 +551,14 @@ class PlanCommits:
         return StatePart(part.operator, Layout[part.layout], self.read(part), part.lo or 0, part.hi or 0)
 
 
+_PARTS = "SELECT p.*, b.path FROM plan_parts p JOIN blocks b ON b.id = p.block"
+_NAMES = ("id", "kind", "seq", "path", "offset", "length", "rows", "operator", "layout", "lo", "hi")
+
+
+def _part(row: Row) -> PlanPart:
+    return PlanPart(**{name: row[name] for name in _NAMES}, buckets=(row["first_bucket"], row["end_bucket"]))
+
+
 def _wait(files: Sequence[_PlanFile]) -> None:
     """Return when the files are on disk."""
     for file in files:
@@ -535,28 +570,46 @@ def _saved(point: int | None) -> int | None:
     return None if point is None else max(POINT_MIN, min(POINT_MAX, point))
 
 
+def _joined(run: Sequence[PlanPart], tables: Sequence[pa.Table]) -> NewPart:
+    """Parts as one, which is of the last of their commits."""
+    lo = None if any(part.lo is None for part in run) else min(part.goes for part in run)
+    hi = None if any(part.hi is None for part in run) else max(part.ends for part in run)
+    return NewPart(run[0].kind, pa.concat_tables(tables), lo=lo, hi=hi, seq=run[-1].seq)
+
+
 def _is_mergeable(run: Sequence[PlanPart]) -> bool:
     """Whether parts become fewer, or leave a file of several plans."""
     return len(run) > 1 or run[0].path.startswith(f"{SHARED}/")
+
+
+def _by_commit(parts: Iterable[PlanPart]) -> Iterator[list[PlanPart]]:
+    """Parts in the order of their commits, by commit: that of a plan in Spark has one for each range."""
+    for _, some in groupby(parts, key=lambda part: part.seq):
+        yield list(some)
 
 
 def _ascending(
     run: Sequence[PlanPart], tables: Sequence[pa.Table]
 ) -> Iterator[tuple[Sequence[PlanPart], Sequence[pa.Table]]]:
     """A run of parts cut where a commit reports ticks of the one before it, as that after CREATE OR REPLACE does. The
-    rows of a part are read in the order of their ticks, so the two must stay apart."""
-    start, last, top = 0, POINT_MIN, POINT_MIN
-    for i, (part, table) in enumerate(zip(run, tables, strict=True)):
-        if HEAD[AT] not in table.column_names or not table.num_rows:
-            continue
-        if i and part.seq != run[i - 1].seq:
-            last = top
-        least, most = pc.min_max(table.column(HEAD[AT])).as_py().values()
-        if least <= last:
-            yield run[start:i], tables[start:i]
-            start, last = i, POINT_MIN
-        top = max(top, most)
+    rows of a part are read in the order of their ticks, so the two must stay apart. The parts of a commit do not."""
+    start, stop, top = 0, 0, POINT_MIN
+    for parts in _by_commit(run):
+        begin, stop = stop, stop + len(parts)
+        bounds = [found for table in tables[begin:stop] if (found := _ticks(table)) is not None]
+        if bounds and begin > start and min(least for least, _ in bounds) <= top:
+            yield run[start:begin], tables[start:begin]
+            start = begin
+        top = max((top, *(most for _, most in bounds)))
     yield run[start:], tables[start:]
+
+
+def _ticks(table: pa.Table) -> tuple[int, int] | None:
+    """The first and the last tick of changes; None if there are none."""
+    if HEAD[AT] not in table.column_names or not table.num_rows:
+        return None
+    least, most = pc.min_max(table.column(HEAD[AT])).as_py().values()
+    return least, most
 
 
 def _marks(values: Sequence[object]) -> str:

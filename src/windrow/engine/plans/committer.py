@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import dropwhile
 
 import pyarrow as pa
 
@@ -15,8 +16,10 @@ from windrow.engine.kept.window_stores import WindowStores
 from windrow.engine.plans.commits import (
     ANSWERS,
     CHANGES,
+    SMALL_ROWS,
     STATE,
     VIEW,
+    CommittedTick,
     PlanCommits,
     PlanPart,
     PlanTick,
@@ -26,7 +29,7 @@ from windrow.engine.plans.commits import (
 from windrow.engine.plans.delivering import PlanDelivery
 from windrow.engine.plans.homes import PlanBatch, needed_from, reads_tuples
 from windrow.engine.plans.locking import held
-from windrow.engine.plans.query import ContinuousQuery, PlanProgress, PlanVersion
+from windrow.engine.plans.query import ContinuousQuery, PlanProgress, PlanVersion, ShownPart
 from windrow.engine.plans.tables import answers_table, append_table, changes_table, ordered, view_table
 from windrow.engine.progress import StreamProgress
 from windrow.engine.state import CommittedState, StreamState
@@ -42,12 +45,14 @@ StreamAxis = tuple[StreamState, str]
 _Read = Callable[[PlanPart], pa.Table]
 
 UNMAPPED_BYTES = 64 << 10
-"""Changes up to this size are kept in memory until the view is merged; of larger ones the file is mapped."""
+"""Changes up to this size, if they are few, are kept in memory until they are merged with others; of larger ones the
+file is mapped."""
 
 
 @dataclass(frozen=True)
 class ProcessedBatch:
-    """What the due ticks of a query gave, in which home. `merging`: its state and view are written anew."""
+    """What the due ticks of a query gave, in which home. `merging`: its state is written anew, and what
+    `ContinuousQuery.view_merge` says of its view."""
 
     query: ContinuousQuery
     due: DueTicks
@@ -133,16 +138,18 @@ class PlanCommitter:
             for stream, moved in after:
                 stream.install(CommittedState(moved, stream.unpublished))
         read = self._commits.reader()
-        for one, (parts, entry) in zip(delivered, written, strict=True):
-            self._install(one, parts, entry, read)
+        for one, committed in zip(delivered, written, strict=True):
+            self._install(one, committed, read)
 
-    def _install(self, one: _Delivered, parts: tuple[PlanPart, ...], entry: int | None, read: _Read) -> None:
-        query, done, due = one.batch.query, one.batch.done, one.batch.due
-        version = replace(query.version, progress=replace(one.batch.progress, seq=one.tick.seq), state=done.state)
-        query.version = version if query.derived is not None else _shown_by(version, parts, done, due.upto, read)
+    def _install(self, one: _Delivered, committed: CommittedTick, read: _Read) -> None:
+        query, done, due, entry = one.batch.query, one.batch.done, one.batch.due, committed.entry
+        merged, since = query.version.merged, query.version.since
+        if query.derived is None and not query.plan.periodic:
+            merged, since = _shown_by(query, one, committed, read)
+        query.version = PlanVersion(replace(one.batch.progress, seq=one.tick.seq), done.state, merged, since)
         query.home, query.must_merge, query.committed = one.batch.home, False, due.upto
-        is_merged, has_state = one.batch.merging, any(part.kind == STATE for part in parts)
-        query.unmerged = 0 if is_merged else query.unmerged + bool(parts)
+        is_merged, has_state = one.batch.merging, any(part.kind == STATE for part in committed.parts)
+        query.unmerged = 0 if is_merged else query.unmerged + bool(committed.parts)
         query.has_new_state = not is_merged and (query.has_new_state or has_state)
         query.merged_at = due.upto if is_merged or query.merged_at is None else query.merged_at
         query.metrics.rows += done.count
@@ -162,18 +169,20 @@ class PlanCommitter:
         is_news = is_news or bool(effects.keys() - fed)
         if not is_news and not self._is_stale(query, due.upto):
             return None
-        seq = query.progress.seq + 1
+        seq, keep = query.progress.seq + 1, self._settings().integer("retained_changes")
+        shown_from = _shown_from(batch, keep)
         tick = PlanTick(
             query.id,
             due.upto,
             seq,
             done.parts,
             done.drops,
-            keep=self._settings().integer("retained_changes"),
+            keep=keep,
+            shown_from=shown_from,
             covered=batch.progress.covered,
             deposited=None if query.derived is None else seq - 1,
             blocks=done.blocks,
-            tidied=self._tidied(query, read) if batch.merging and query.derived is None else Tidied(),
+            tidied=self._tidied(batch, read, shown_from) if batch.merging and query.derived is None else Tidied(),
             staged=self._send(query, done, shown, seq),
             effects=tuple(
                 TableEffect(table, due.before + due.step, **{"upto" if table in fed else "seq": now})
@@ -183,8 +192,9 @@ class PlanCommitter:
         )
         return _Delivered(batch, tick, tuple(overtaken))
 
-    def _tidied(self, query: ContinuousQuery, read: _Read) -> Tidied:
-        return self._commits.tidied(query.id, ANSWERS if query.plan.periodic else CHANGES, read)
+    def _tidied(self, batch: ProcessedBatch, read: _Read, shown_from: int) -> Tidied:
+        query = batch.query
+        return self._commits.tidied(query.id, ANSWERS if query.plan.periodic else CHANGES, read, shown_from - 1)
 
     def _send(self, query: ContinuousQuery, done: PlanBatch, shown: pa.Table | None, seq: int) -> str | None:
         """Send what concerns somebody; otherwise nobody reads the changes."""
@@ -237,30 +247,61 @@ class PlanCommitter:
             return True
         if most is None:
             return False
-        if query.version.goes_first < ticked - most:
+        if query.version.goes_first(query.unmerged_rows(self._settings().integer("retained_changes"))) < ticked - most:
             return True
         has_passed = any((ticked + 1) // width > (known + 1) // width for width in (most, *query.intervals))
         return has_passed and (query.keeps_expiring or reads_tuples(query, self._stores, known))
 
 
 def _shown_by(
-    version: PlanVersion, written: Sequence[PlanPart], done: PlanBatch, ticked: int, read: _Read
-) -> PlanVersion:
-    """The version with the merged view, as changes, and all changes since, after a commit that has written parts."""
-    held = [] if VIEW in done.drops else list(zip(version.changes, version.firsts, version.ends, strict=False))
-    new = [(read(part), part.goes, part.ends) for part in written if part.kind == VIEW]
-    merged = [*(one for one in held if one[2] >= ticked), *new]
-    since = [] if new else list(zip(version.changes, version.firsts, strict=True))[len(version.ends) :]
-    since += [] if new else [(_changes_of(part, done, read), part.goes) for part in written if part.kind == CHANGES]
-    tables = (*(table for table, _, _ in merged), *(table for table, _ in since))
-    firsts = (*(first for _, first, _ in merged), *(first for _, first in since))
-    return replace(version, changes=tables, firsts=firsts, ends=tuple(end for _, _, end in merged))
+    query: ContinuousQuery, delivered: _Delivered, committed: CommittedTick, read: _Read
+) -> tuple[tuple[ShownPart, ...], tuple[ShownPart, ...]]:
+    """The merged view and all changes since, after a commit."""
+    ticked, done, version = delivered.batch.due.upto, delivered.batch.done, query.version
+    merged = () if VIEW in done.drops else tuple(part for part in version.merged if part.ends >= ticked)
+    since = _staying(delivered.batch, delivered.tick.keep)
+    if done.merge is not None:
+        views = (part for part in committed.parts if part.kind == VIEW)
+        merged = (*merged, *(ShownPart.of(read(part), part) for part in views))
+    if committed.tidied:
+        since = _tidy(since, delivered.tick.tidied, committed.tidied, read)
+    if not done.shows_new:
+        new = (part for part in committed.parts if part.kind == CHANGES)
+        since += [ShownPart.of(_changes_of(part, done, read), part) for part in new]
+    return merged, tuple(since)
+
+
+def _staying(batch: ProcessedBatch, keep: int) -> list[ShownPart]:
+    """The changes before a batch of which the view is still made after it, beside its merged parts. The first of those
+    that are kept anyway are left out when they have expired; others that have stay until they are merged."""
+    version, merge = batch.query.version, batch.done.merge
+    left = version.left_upto(batch.query.unmerged_rows(keep))
+    since = dropwhile(lambda part: left < part.seq and part.ends < batch.due.upto, version.since)
+    return [part for part in since if merge is None or part.seq > merge.upto]
+
+
+def _shown_from(batch: ProcessedBatch, keep: int) -> int:
+    """The first commit of whose changes the view is made after a batch, beside its merged parts."""
+    seq = batch.query.progress.seq + 1
+    own = seq + 1 if batch.done.shows_new else seq
+    return next((part.seq for part in _staying(batch, keep)), own)
+
+
+def _tidy(since: list[ShownPart], tidied: Tidied, written: Sequence[PlanPart], read: _Read) -> list[ShownPart]:
+    """The changes since the view was merged when some of them have become one part."""
+    placed = {part.seq: part for part in written}
+    for new, first in zip(tidied.parts, tidied.firsts, strict=True):
+        at = [i for i, part in enumerate(since) if first <= part.seq <= (new.seq or 0)]
+        if at:
+            part = placed[new.seq or 0]
+            since[at[0] : at[-1] + 1] = [ShownPart.of(read(part), part)]
+    return since
 
 
 def _changes_of(part: PlanPart, done: PlanBatch, read: _Read) -> pa.Table:
-    """The changes of a part: small ones as they were made, since mapping them costs more than their memory."""
-    made = (one.table for one in done.parts if one.kind == CHANGES and part.length <= UNMAPPED_BYTES)
-    table = next(made, None)
+    """The changes of a part: few as they were made, since mapping them costs more than their memory."""
+    is_small = part.length <= UNMAPPED_BYTES and part.rows <= SMALL_ROWS
+    table = next((one.table for one in done.parts if one.kind == CHANGES and is_small), None)
     return read(part) if table is None else table
 
 

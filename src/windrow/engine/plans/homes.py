@@ -13,7 +13,7 @@ import pyarrow as pa
 from windrow.engine.kept.window_stores import WindowStores
 from windrow.engine.plans.commits import ANSWERS, CHANGES, STATE, VIEW, NewPart, PlanCommits, WrittenBlock
 from windrow.engine.plans.due import lingering, occupied
-from windrow.engine.plans.query import ContinuousQuery, HomeState, counts_windows
+from windrow.engine.plans.query import ContinuousQuery, HomeState, ViewMerge, counts_windows
 from windrow.engine.plans.sharing.joins import Given, JoinsInDriver
 from windrow.engine.plans.sharing.subplans import note_sharers, subplans_of, taken_from
 from windrow.engine.plans.tables import answers_table, ordered
@@ -30,7 +30,7 @@ from windrow.operators.state import PlanState
 from windrow.operators.tables.edges import Edge
 from windrow.operators.tables.kernel import Kernel
 from windrow.operators.ticks import DueTicks, OccupiedTicks, Points
-from windrow.operators.view import beginning, by_expiration, first_gone, last_end, merged_view
+from windrow.operators.view import beginning, by_expiration, lifespan, merged_view
 from windrow.plan.algebra.nodes import ToStream
 from windrow.settings import Settings
 from windrow.types import POINT_MAX, POINT_MIN
@@ -59,6 +59,13 @@ class PlanBatch:
     """By table, the last change that is in effect after it."""
     overflows: int = 0
     """How many values that it reports, or that HAVING tests, are NULL because they do not fit."""
+    merge: ViewMerge | None = None
+    """What of the view was merged, and is among the parts or the blocks."""
+
+    @property
+    def shows_new(self) -> bool:
+        """Whether its own changes are in the merged view."""
+        return self.merge is not None and self.merge.with_new
 
     @property
     def is_written(self) -> bool:
@@ -87,9 +94,13 @@ class PlanHome(Protocol):
     """Processes batches of ticks. It changes neither the query nor the catalog."""
 
     def advance(self, queries: Sequence[ContinuousQuery], due: DueTicks, merging: bool) -> list[PlanOutcome]:
-        """Process all due ticks of the queries. `merging`: state and view are written anew, as few parts, in place of
-        all earlier ones; state that is so already may stay. If the state of a query is in another home, it is, and the
-        state comes over."""
+        """Process all due ticks of the queries. `merging`: state is written anew, as few parts, in place of all earlier
+        ones, and so is what `ContinuousQuery.view_merge` says of the view; state that is so already may stay. If the
+        state of a query is in another home, `merging` is set, and the state comes over."""
+
+    def built(self, query: ContinuousQuery, due: DueTicks) -> PlanBatch | None:
+        """Process the ticks of a query that takes the place of another, from the tuples that are kept alone: nothing
+        that is on record under its number is read. None: it cannot be done here."""
 
 
 class PlanHomes:
@@ -113,10 +124,22 @@ class PlanHomes:
         read = _ReadBytes(self._stores)
         return {query.id: self._by_size(query, due, bound, read) for query in queries}
 
+    def fits_driver(self, query: ContinuousQuery) -> bool:
+        """Whether what a tick of a query reads may come to the driver (`driver_plan_bytes`), wherever it is now."""
+        ticked = query.progress.ticked
+        size = query.version.state.nbytes + query.unread_bytes
+        if ticked is not None:
+            size += _ReadBytes(self._stores).above(query, ticked)
+        return size <= self._settings().integer("driver_plan_bytes")
+
+    def built(self, query: ContinuousQuery, due: DueTicks, home: str) -> PlanBatch | None:
+        """As `PlanHome.built`, in a home."""
+        return self._homes[home].built(query, due)
+
     def _by_size(self, query: ContinuousQuery, due: DueTicks, bound: int, read: _ReadBytes) -> tuple[str, str]:
         if staged(query.plan).is_single:
             return DRIVER, "all its rows must be in one place"
-        size = query.version.state.nbytes + read.of(query, due) + query.unread_bytes
+        size = query.version.state.nbytes + read.above(query, due.before) + query.unread_bytes
         least = bound // BACK if query.home == SPARK else bound
         if size > least:
             return SPARK, f"a tick reads {size:,} bytes, more than {least:,} (driver_plan_bytes)"
@@ -124,16 +147,17 @@ class PlanHomes:
 
 
 class _ReadBytes:
-    """The bytes of the files that a batch of ticks reads; those of a store are added up once for all queries."""
+    """The bytes of the files that ticks read; those of a store are added up once for all queries."""
 
     def __init__(self, stores: WindowStores):
         self._stores = stores
         self._known: dict[tuple[int, int], int] = {}
 
-    def of(self, query: ContinuousQuery, due: DueTicks) -> int:
+    def above(self, query: ContinuousQuery, ticked: int) -> int:
+        """Those that ticks above this one read."""
         found = 0
         for i, use in enumerate(query.uses):
-            asked = use.store, needed_from(query, i, due.before)
+            asked = use.store, needed_from(query, i, ticked)
             if asked not in self._known:
                 self._known[asked] = self._stores.bytes_from(use, asked[1])
             found += self._known[asked]
@@ -218,6 +242,7 @@ class DriverHome:
     def __init__(self, commits: PlanCommits, stores: WindowStores, settings: Callable[[], Settings]):
         self._commits = commits
         self._stores = stores
+        self._settings = settings
         self._kernel = Kernel(settings().integer("max_value_bytes"))
         self._shared = JoinsInDriver(stores, self._kernel)
 
@@ -235,6 +260,9 @@ class DriverHome:
                 found.append(PlanFailure(first_line(error)))
         note_sharers(queries, batch.taken)
         return found
+
+    def built(self, query: ContinuousQuery, due: DueTicks) -> PlanBatch | None:
+        return None  # here the state of the other query is at hand, and is carried over
 
     def _given(self, queries: Sequence[ContinuousQuery], due: DueTicks) -> dict[int, Given]:
         """The joins that the queries share. If one fails, every query processes its own, and who is guilty fails."""
@@ -256,15 +284,15 @@ class DriverHome:
             done = replace(done, state=batch.compacted.relaid(query.plan, done.state))
         parts, drops = self._parts(query, done, batch)
         blocks: tuple[WrittenBlock, ...] = ()
-        if merging and has_view(query):
-            is_rewritten, width, version = query.rewrites_view(due.upto), query.view_width, query.version
-            shown = (*(version.changes if is_rewritten else version.unmerged), done.changes)
-            drops += [VIEW] if is_rewritten else []
-            if width is None:
-                parts.append(view_part(query, merged_view(shown, due.upto)))
+        merge = query.view_merge(due.upto, self._settings().integer("retained_changes")) if merging else None
+        if merge is not None:
+            shown = (*merge.taken(query.version), done.changes if merge.with_new else done.changes.slice(0, 0))
+            drops += [VIEW] if merge.is_rewritten else []
+            if merge.width is None:
+                parts.append(view_part(query, merged_view(shown, due.upto), merge.upto))
             else:
-                views = by_expiration(shown, due.upto, width)
-                blocks = self._commits.write_views(query.id, query.progress.seq + 1, views)
+                views = by_expiration(shown, due.upto, merge.width)
+                blocks = self._commits.write_views(query.id, merge.upto, views)
         return PlanBatch(
             done.changes.num_rows,
             lambda: done.changes if query.plan.periodic else in_order([done.changes]),
@@ -275,6 +303,7 @@ class DriverHome:
             covered=None if runs is None else runs.stop,
             effects=query.effects_after(due),
             overflows=done.overflows,
+            merge=merge,
         )
 
     def _advance(
@@ -339,7 +368,7 @@ class DriverHome:
             if is_answer:
                 found.append(NewPart(ANSWERS, answers_table(query.plan, done.changes), lo=ticked, hi=ticked))
             else:
-                found.append(NewPart(CHANGES, done.changes, lo=first_gone(done.changes)))
+                found.append(changes_part(query, done.changes))
         return found, drops
 
 
@@ -349,9 +378,17 @@ def _is_settled(query: ContinuousQuery, done: Advance) -> bool:
     return not is_new and not query.keeps_expiring
 
 
-def view_part(query: ContinuousQuery, view: pa.Table) -> NewPart:
-    """A merged view as one part to write. One from which rows are withdrawn is replaced, not dropped."""
-    return NewPart(VIEW, view, lo=first_gone(view), hi=None if query.is_withdrawn else last_end(view))
+def changes_part(query: ContinuousQuery, changes: pa.Table) -> NewPart:
+    """Changes as a part to write. When those end that withdraw others is not said."""
+    first, last = lifespan(changes, query.is_withdrawn)
+    return NewPart(CHANGES, changes, lo=first, hi=None if query.is_withdrawn else last)
+
+
+def view_part(query: ContinuousQuery, view: pa.Table, upto: int | None = None) -> NewPart:
+    """A merged view as one part to write, with the changes up to a commit (None: the one that writes it). One from
+    which rows are withdrawn is replaced, not dropped."""
+    first, last = lifespan(view)
+    return NewPart(VIEW, view, lo=first, hi=None if query.is_withdrawn else last, seq=upto)
 
 
 def state_part(part: StatePart) -> NewPart:

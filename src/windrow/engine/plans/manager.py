@@ -22,6 +22,7 @@ from windrow.dataplane.sinks import Sink, StagingSink, check_given, open_sink
 from windrow.dataplane.sinks.outputs import remove_output
 from windrow.dataplane.sinks.ownership import Claim
 from windrow.engine.kept.measured_facts import measured_facts
+from windrow.engine.kept.retention import RETAIN
 from windrow.engine.kept.window_stores import StoreUse, WindowStores
 from windrow.engine.plans.commits import STATE, VIEW, PlanCommits, PlanPart
 from windrow.engine.plans.derived import query_of, stream_of
@@ -35,6 +36,7 @@ from windrow.engine.plans.query import (
     HomeState,
     PlanProgress,
     PlanVersion,
+    ShownPart,
     kept_columns,
     wanted_rows,
 )
@@ -88,6 +90,11 @@ class PlanManager:
     def _names(self) -> dict[str, str]:
         """The names of tables and continuous queries, each with its kind."""
         return {table.name: "table" for table in self._tables.all()} | dict.fromkeys(self.names(), "query")
+
+    @property
+    def named(self) -> Mapping[str, ContinuousQuery]:
+        """By name in lower case; replaced when a query comes, goes or changes."""
+        return self._queries
 
     def has(self, name: str) -> bool:
         """Whether there is a continuous query of this name; the plan of a derived stream is none."""
@@ -165,8 +172,11 @@ class PlanManager:
         return [query for query in self.all() if _reads_table(query, table.name)]
 
     def of_reader(self, reader: str) -> list[ContinuousQuery]:
-        """The queries that a reader of a window store belongs to: one, or those that read its table."""
+        """The queries that a reader of a window store belongs to: one, those that read its table, or, for RETAIN,
+        none."""
         owner, _, part = reader.partition("/")
+        if owner == RETAIN:
+            return []
         if owner == "table":
             return [query for query in self.all() if any(use.table.id == int(part) for use in query.tables)]
         return [query for query in self.all() if query.id == int(owner)]
@@ -401,8 +411,11 @@ class PlanManager:
             )
 
     def check_settings(self, settings: Settings) -> None:
-        """Raise if a continuous query, or a table that a stream feeds, does not allow these settings."""
-        if self._queries or any(table.feed is not None for table in self._tables.all()):
+        """Raise if a continuous query, a table that a stream feeds, or a stream with RETAIN does not allow these
+        settings."""
+        is_fed = any(table.feed is not None for table in self._tables.all())
+        is_retained = any(one.definition.retained is not None for one in self._manager.streams.values())
+        if self._queries or is_fed or is_retained:
             check_slack(settings)
 
     # -- recovery ------------------------------------------------------------------------------
@@ -428,10 +441,9 @@ class PlanManager:
         elif progress.ticked is not None:
             state = restored(query, self._commits, progress.ticked)
         kept = [] if query.derived is not None else self._commits.view_parts(query.id)
-        kept.sort(key=lambda part: part.kind != VIEW)  # merged parts first
-        ends = tuple(part.ends for part in kept if part.kind == VIEW)
-        tables, firsts = tuple(self._commits.read(part) for part in kept), tuple(part.goes for part in kept)
-        query.version = PlanVersion(progress, state, tables, firsts, ends)
+        shown = [(part, ShownPart.of(self._commits.read(part), part)) for part in kept]
+        merged = tuple(one for part, one in shown if part.kind == VIEW)
+        query.version = PlanVersion(progress, state, merged, tuple(one for part, one in shown if part.kind != VIEW))
         query.committed = query.merged_at = progress.ticked
         query.unmerged = len({part.seq for part in kept if part.kind != VIEW})
         # When its state was merged is not known.
@@ -555,11 +567,11 @@ def exists_already(name: str) -> CatalogError:
 
 
 def check_slack(settings: Settings) -> None:
-    """Raise if late tuples may be admitted below ticks that a continuous query has passed."""
+    """Raise if late tuples may be admitted below ticks that a continuous query, or a question, has passed."""
     if settings.text("slack_meaning") == "generous":
         raise UnsupportedError(
-            "continuous queries tick as soon as a part of a stream is complete, and slack_meaning = 'generous' admits "
-            "later tuples",
+            "continuous queries, and questions over streams with RETAIN, see a part of a stream as soon as it is "
+            "complete, and slack_meaning = 'generous' admits later tuples",
             remedy="Keep slack_meaning as it is, or give the stream a larger SLACK.",
         )
 

@@ -14,7 +14,9 @@ from windrow.cql.statements import CreateDerivedStream, CreateQuery
 from windrow.dataplane.sinks import Sink, SinkMode, StagingSink
 from windrow.dataplane.stores import ARRIVAL, KeptColumn
 from windrow.engine.kept.window_stores import StoreUse, WantedRows
+from windrow.engine.lags import LagRing
 from windrow.engine.metrics import PlanMetrics
+from windrow.engine.plans.commits import PlanPart
 from windrow.engine.plans.due import TickGrid
 from windrow.engine.plans.planning import PlanChoices
 from windrow.engine.state import StreamState
@@ -51,6 +53,9 @@ REWRITTEN_ROWS = 200_000
 
 MOST_VIEW_PARTS = 1_000
 """A view of as many parts is, too, by intervals of expiration."""
+
+MOST_SINCE = 500
+"""A view is merged when there are more parts of changes since: a part may be a file of its own, which stays mapped."""
 
 Subscriber = Callable[[Any], None]
 BOOLEAN = SqlType("BOOLEAN")
@@ -93,39 +98,94 @@ class HomeState(Protocol):
         """The state after ticks at which nothing is there."""
 
 
+@dataclass(frozen=True, slots=True)
+class ShownPart:
+    """A part of what a view is made of, as changes: the commit whose changes it has, or up to which it has them; when
+    its first row is gone, and when its last row ends (POINT_MAX if that is not known)."""
+
+    table: pa.Table
+    seq: int
+    goes: int
+    ends: int
+    rows: int
+
+    @classmethod
+    def of(cls, table: pa.Table, part: PlanPart) -> ShownPart:
+        return cls(table, part.seq, part.goes, part.ends, part.rows)
+
+
 @dataclass(frozen=True)
 class PlanVersion:
-    """What readers see, replaced as a whole: a progress, and the state and the changes that belong to it.
+    """What readers see, replaced as a whole: a progress, and the state and the view that belong to it.
 
-    `changes` are the latest merged view, as changes, and all changes since; they map files. `firsts` says when the
-    first row of each of them is gone. The first of them are the parts of the merged view; `ends` says when the last row
-    of each of these ends.
+    `merged` are the parts of the merged view; `since` are the changes since, from the first on that has not expired as
+    a whole. Most of them map files.
     """
 
     progress: PlanProgress
     state: HomeState
-    changes: tuple[pa.Table, ...] = ()
-    firsts: tuple[int, ...] = ()
-    ends: tuple[int, ...] = ()
+    merged: tuple[ShownPart, ...] = ()
+    since: tuple[ShownPart, ...] = ()
 
     @property
-    def unmerged(self) -> tuple[pa.Table, ...]:
-        """The changes since the view was merged."""
-        return self.changes[len(self.ends) :]
+    def changes(self) -> tuple[pa.Table, ...]:
+        """All that the view is made of."""
+        return tuple(part.table for part in (*self.merged, *self.since))
 
     @property
-    def goes_first(self) -> int:
-        """When the first row is gone of all that the view is made of; NEVER if none goes."""
-        return min(self.firsts, default=NEVER)
+    def merged_upto(self) -> int:
+        """The commit up to which the merged view has all changes; 0 if there is no merged view."""
+        return max((part.seq for part in self.merged), default=0)
 
-    def stays_first(self, ticked: int) -> int:
+    def left_upto(self, keep: int, most: int | None = None) -> int:
+        """The last commit whose changes are not among the newest `keep` changes since the view was merged, or not in
+        the newest `most` parts (MOST_SINCE); 0 if there is none. Changes that are kept anyway need not be merged."""
+        most = MOST_SINCE if most is None else most
+        if len(self.since) <= most and self._since_rows <= keep:
+            return 0
+        rows = 0
+        for count, part in enumerate(reversed(self.since), 1):
+            rows += part.rows
+            if rows > keep or count > most:
+                return part.seq
+        return 0
+
+    @cached_property
+    def _since_rows(self) -> int:
+        return sum(part.rows for part in self.since)
+
+    def goes_first(self, keep: int) -> int:
+        """When the first row is gone of all that the view is made of, apart from the newest `keep` changes, which stay
+        on record in any case; NEVER if none goes."""
+        return min((self._left_first(keep), *(part.goes for part in self.merged)))
+
+    def stays_first(self, ticked: int, keep: int) -> int:
         """The same of what a commit of this tick does not drop as a whole."""
-        return min((*self.firsts[len(self.ends) :], self.merged_first(ticked)), default=NEVER)
+        return min(self._left_first(keep), self.merged_first(ticked))
 
     def merged_first(self, ticked: int) -> int:
         """The same of the parts of the merged view alone."""
-        parts = zip(self.firsts, self.ends, strict=False)
-        return min((first for first, end in parts if end >= ticked), default=NEVER)
+        return min((part.goes for part in self.merged if part.ends >= ticked), default=NEVER)
+
+    def _left_first(self, keep: int) -> int:
+        left = self.left_upto(keep)
+        return min((part.goes for part in self.since if part.seq <= left), default=NEVER) if left else NEVER
+
+
+@dataclass(frozen=True)
+class ViewMerge:
+    """What a merge writes of a view: the changes up to a commit (`upto`), those of the batch itself if `with_new`;
+    together with the merged view if `is_rewritten`; by intervals of expiration of this width, if there is one."""
+
+    upto: int
+    with_new: bool
+    is_rewritten: bool
+    width: int | None
+
+    def taken(self, version: PlanVersion) -> tuple[pa.Table, ...]:
+        """The parts of a version that it writes anew."""
+        merged = version.merged if self.is_rewritten else ()
+        return tuple(part.table for part in (*merged, *version.since) if part.seq <= self.upto)
 
 
 @dataclass
@@ -186,8 +246,17 @@ class ContinuousQuery:
     """The queries that its join was processed for, too, at its last tick."""
     shares_subplans: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By path, the sub-plans that were processed for other queries, too, at its last tick, and for which."""
+    lags: LagRing = field(default_factory=LagRing)
+    """How far it was behind the frontiers of its streams when it ticked."""
+    watchers: dict[str, Callable[[], None]] = field(default_factory=dict)
+    """What is called after every batch of ticks, by who asked for it: the one-time queries that read its view."""
     ticking: threading.RLock = field(default_factory=threading.RLock)
     """Held while it ticks, and while it is dropped."""
+
+    def tell_watchers(self) -> None:
+        """Tell those who read its view that there may be another version."""
+        for tell in list(self.watchers.values()):
+            tell()
 
     @property
     def plan(self) -> ContinuousPlan:
@@ -236,16 +305,34 @@ class ContinuousQuery:
         None: the view is small, or rows are withdrawn from it, and it is one part."""
         if self.is_withdrawn:
             return None
-        rows = sum(part.num_rows for part in self.version.changes)
+        version = self.version
+        rows = sum(part.rows for part in (*version.merged, *version.since))
         return (self.twentieth or self.plan.step) if rows > REWRITTEN_ROWS else None
 
-    def rewrites_view(self, ticked: int) -> bool:
-        """Whether a merge writes the whole view anew, rather than what has come since the last one: it is one part, or
-        has too many, or has one in which rows expired an interval ago and others have not."""
-        width, version = self.view_width, self.version
-        if width is None or len(version.changes) >= MOST_VIEW_PARTS:
-            return True
-        return version.merged_first(ticked) < ticked - width
+    def view_merge(self, ticked: int, keep: int) -> ViewMerge | None:
+        """What a merge at this tick writes of the view, if the newest `keep` changes stay on record; None: nothing.
+
+        The whole view is written anew, rather than what has come since the last merge, if it is one part, or has too
+        many, or has one in which rows expired an interval ago and others have not. A merge takes all but
+        the newest half of what may stay, so that the next tick need not merge again."""
+        if self.plan.periodic or self.derived is not None:
+            return None
+        keep, width, version = self.unmerged_rows(keep), self.view_width, self.version
+        first = version.merged_first(ticked)
+        is_many = len(version.merged) + len(version.since) >= MOST_VIEW_PARTS
+        is_rewritten = width is None or is_many or first < ticked - width
+        if not keep:
+            return ViewMerge(self.progress.seq + 1, True, is_rewritten, width)
+        if version.left_upto(keep):
+            return ViewMerge(version.left_upto(keep // 2, MOST_SINCE // 2), False, is_rewritten, width)
+        if first < ticked - (self.twentieth or self.plan.step):
+            return ViewMerge(version.merged_upto, False, True, width)
+        return None
+
+    def unmerged_rows(self, keep: int) -> int:
+        """How many of the newest changes need not be in the merged view, since they are kept anyway. None, if rows are
+        withdrawn, which every reader would look for; or if the sink is shown the view at every tick."""
+        return 0 if self.is_withdrawn or self.mode is SinkMode.VIEW else keep
 
     @cached_property
     def is_withdrawn(self) -> bool:
@@ -279,7 +366,7 @@ class ContinuousQuery:
     @property
     def holds_rows(self) -> bool:
         """Whether its state or its view has rows, which may have expired."""
-        return self.keeps_expiring or any(part.num_rows for part in self.version.changes)
+        return self.keeps_expiring or any(part.rows for part in (*self.version.merged, *self.version.since))
 
     @cached_property
     def keeps_lists(self) -> bool:

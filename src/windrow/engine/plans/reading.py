@@ -24,7 +24,7 @@ from windrow.engine.plans.tables import (
 from windrow.errors import CatalogError, StateError, UnsupportedError
 from windrow.operators.changes import AT, HEAD, OP, in_order
 from windrow.operators.tables.kernel import Kernel
-from windrow.operators.view import live_view
+from windrow.operators.view import LiveView, merged_view
 from windrow.types import point_text
 
 ATTEMPTS = 5
@@ -68,8 +68,8 @@ class PlanReads:
         ticked, changes = self._version(query)
         if ticked is None or not changes:
             return view_schema(plan).empty_table(), ticked
-        rows = view_table(plan, live_view(changes, ticked).at(ticked))
-        return ordered(plan, rows, self._kernel), ticked
+        shown = LiveView.from_table(merged_view(changes, ticked))
+        return ordered(plan, view_table(plan, shown.at(ticked)), self._kernel), ticked
 
     def _version(self, query: ContinuousQuery) -> tuple[int | None, Sequence[pa.Table]]:
         """The last tick, and the changes that make the view as of it."""

@@ -18,6 +18,7 @@ from windrow.dataplane.blocks import BlockRef
 from windrow.dataplane.kernels.plan_tables import StoredBase, StoredRelation
 from windrow.dataplane.kernels.stage_messages import (
     JoinTaker,
+    MergedView,
     SharedJoinBatch,
     SharedJoinTask,
     StageBatch,
@@ -37,12 +38,11 @@ from windrow.engine.plans.homes import (
     PlanFailure,
     PlanOutcome,
     begins_now,
-    has_view,
     is_silent,
     needed_from,
     occupied_ticks,
 )
-from windrow.engine.plans.query import ContinuousQuery, HomeState
+from windrow.engine.plans.query import ContinuousQuery, HomeState, ViewMerge
 from windrow.engine.plans.sharing.joins import JoinGroup, JoinMember, SharedJoins
 from windrow.engine.plans.sharing.subplans import note_sharers, subplans_of
 from windrow.engine.plans.tables import ordered
@@ -98,11 +98,12 @@ class StageState:
 
 @dataclass(frozen=True)
 class _Due:
-    """A query in a job: what tasks know of its plan, and its batch."""
+    """A query in a job: what tasks know of its plan, its batch, and how its view is merged, if it is."""
 
     query: ContinuousQuery
     task: StagedTask
     batch: StageBatch
+    merge: ViewMerge | None
 
 
 class SparkPlans:
@@ -144,7 +145,7 @@ class SparkPlans:
             for one, reports in self._job(waiting, due, merging):
                 failed = next((told for told in reports if "error" in told or "missing" in told), None)
                 if failed is None:
-                    found[one.query.id] = self._done(one.query, one.batch, reports)
+                    found[one.query.id] = self._done(one, reports)
                 elif "error" in failed:
                     found[one.query.id] = PlanFailure(failed["error"])
                 elif attempt < ATTEMPTS - 1:
@@ -155,6 +156,12 @@ class SparkPlans:
                     found[one.query.id] = PlanDelay(StateError(failed["missing"], remedy=remedy))
             waiting = missing
         return [found[query.id] for query in queries]
+
+    def built(self, query: ContinuousQuery, due: DueTicks) -> PlanBatch | None:
+        plan = self._due(query, due, False, _StoreFiles(self._stores), state=None)
+        ((_, reports),) = self._run([plan], [], StageJob((plan.batch,), ()))
+        failed = any("error" in told or "missing" in told for told in reports)
+        return None if failed else self._done(plan, reports)
 
     def _pass_idle(self, query: ContinuousQuery, due: DueTicks, merging: bool, found: dict[int, PlanOutcome]) -> bool:
         """Pass the ticks of a query for which nothing comes and nothing goes; return whether it is one."""
@@ -176,10 +183,15 @@ class SparkPlans:
         """Process a batch of ticks of these queries as one job. Return what tasks report of each."""
         if not queries:
             return []
-        files = _StoreFiles(self._stores)
-        plans = [self._due(query, due, merging, files) for query in queries]
+        files, states = _StoreFiles(self._stores), self._commits.state_parts([query.id for query in queries])
+        plans = [self._due(query, due, merging, files, states[query.id]) for query in queries]
         joins, batches = self._common(plans, due, files)
-        job = StageJob(tuple(one.batch for one in plans), tuple(batches))
+        return self._run(plans, joins, StageJob(tuple(one.batch for one in plans), tuple(batches)))
+
+    def _run(
+        self, plans: Sequence[_Due], joins: Sequence[SharedJoinTask], job: StageJob
+    ) -> list[tuple[_Due, list[dict[str, Any]]]]:
+        queries = [one.query for one in plans]
         try:
             with self._watched():
                 reports = self._stages.run([one.task for one in plans], joins, job)
@@ -277,10 +289,20 @@ class SparkPlans:
             self._tasks[query.id] = known
         return known
 
-    def _due(self, query: ContinuousQuery, due: DueTicks, merging: bool, files: _StoreFiles) -> _Due:
-        task, before = self._task(query), self._before(query)
+    def _due(
+        self,
+        query: ContinuousQuery,
+        due: DueTicks,
+        merging: bool,
+        files: _StoreFiles,
+        state: Sequence[PlanPart] | None,
+    ) -> _Due:
+        """`state` None: the query has no state yet, whatever is on record under its number."""
+        task, before = self._task(query), StageState(()) if state is None else self._before(query)
         windows = tuple(files.window(use, *_points(query, i, due)) for i, use in enumerate(query.uses))
-        return _Due(query, task, self._batch(query, task, before, due, merging, windows))
+        merge = query.view_merge(due.upto, self._settings().integer("retained_changes")) if merging else None
+        batch = self._batch(query, task, before, due, merging, merge, windows, state or ())
+        return _Due(query, task, replace(batch, subplans=()) if state is None else batch, merge)
 
     def _batch(
         self,
@@ -289,15 +311,14 @@ class SparkPlans:
         before: StageState,
         due: DueTicks,
         merging: bool,
+        merge: ViewMerge | None,
         windows: tuple[StoredWindow, ...],
+        state: Sequence[PlanPart],
     ) -> StageBatch:
         ranges = before.ranges
         if merging or not ranges:
             ranges = self._ranges(query, task, due)
-        shown = self._commits.view_parts(query.id) if merging and has_view(query) else []
-        is_rewritten = query.rewrites_view(due.upto)
-        if not is_rewritten:
-            shown = [part for part in shown if part.kind == CHANGES]
+        shown = self._commits.view_parts(query.id) if merge is not None else ()
         return StageBatch(
             token=uuid.uuid4().hex,
             before=before.token if ranges == before.ranges else None,
@@ -305,14 +326,12 @@ class SparkPlans:
             due=due,
             ranges=ranges,
             windows=windows,
-            state=tuple(_stored(part) for part in self._commits.parts(query.id, STATE)),
-            shown=tuple(_stored(part) for part in shown),
+            state=tuple(map(_stored, state)),
+            shown=tuple(_stored(part) for part in shown if merge is not None and _is_taken(part, merge)),
             merging=merging,
             begins=begins_now(query, due),
             is_silent=is_silent(query, due),
-            has_view=has_view(query),
-            view_width=query.view_width,
-            rewrites_view=is_rewritten,
+            view=None if merge is None else MergedView(merge.with_new, merge.width),
             is_derived=query.derived is not None,
             occupied=occupied_ticks(query, self._stores, due),
             subplans=tuple(_in_stages(query, task, ranges, due)),
@@ -342,16 +361,18 @@ class SparkPlans:
 
     # -- what it gives -------------------------------------------------------------------------
 
-    def _done(self, query: ContinuousQuery, batch: StageBatch, reports: list[dict[str, Any]]) -> PlanBatch:
+    def _done(self, due: _Due, reports: list[dict[str, Any]]) -> PlanBatch:
+        query, batch, merge = due.query, due.batch, due.merge
         seq = query.progress.seq + 1
-        blocks = tuple(_block(told, seq) for one in reports for told in one["blocks"])
+        view_seq = seq if merge is None else merge.upto
+        blocks = tuple(_block(told, seq, view_seq) for one in reports for told in one["blocks"])
         parts = [part for block in blocks for part in block.parts]
         # Without parts of state, the state is that of the commit before, whether or not this becomes one.
         known = (batch.token, seq if any(part.kind == STATE for part in parts) else seq - 1)
         earlier = () if batch.merging else batch.known[-KNOWN:]
         kept = (_sizes(reports), batch.due.upto, _layouts(reports))
         state = StageState(batch.ranges, batch.token, (*earlier, known), *kept)
-        is_rewritten = batch.has_view and batch.rewrites_view
+        is_rewritten = merge is not None and merge.is_rewritten
         drops = () if not batch.merging else (STATE, VIEW) if is_rewritten else (STATE,)
         self._meter(query, batch, reports)
 
@@ -371,6 +392,7 @@ class SparkPlans:
             covered=covered,
             effects=query.effects_after(batch.due),
             overflows=sum(one["overflows"] for one in reports),
+            merge=merge,
         )
 
     def _meter(self, query: ContinuousQuery, batch: StageBatch, reports: list[dict[str, Any]]) -> None:
@@ -455,14 +477,20 @@ def _layouts(reports: list[dict[str, Any]]) -> dict[str, LayoutUse]:
     return found
 
 
-def _block(report: dict[str, Any], seq: int) -> WrittenBlock:
+def _is_taken(part: PlanPart, merge: ViewMerge) -> bool:
+    """Whether a part of the view is written anew."""
+    return merge.is_rewritten if part.kind == VIEW else part.seq <= merge.upto
+
+
+def _block(report: dict[str, Any], seq: int, view_seq: int) -> WrittenBlock:
+    """A block of the commit `seq`; the view has the changes up to `view_seq`."""
     ref = BlockRef(**report["ref"])
     parts = []
     for told in report["parts"]:
-        buckets = (told["buckets"][0], told["buckets"][1])
+        buckets, at = (told["buckets"][0], told["buckets"][1]), view_seq if told["kind"] == VIEW else seq
         state = (told.get("operator"), told.get("layout"), told.get("lo"), told.get("hi"))
         parts.append(
-            PlanPart(told["kind"], seq, ref.path, told["offset"], told["length"], told["rows"], *state, buckets)
+            PlanPart(told["kind"], at, ref.path, told["offset"], told["length"], told["rows"], *state, buckets)
         )
     return WrittenBlock(ref, tuple(parts))
 

@@ -138,6 +138,7 @@ class PlanTicker:
         if version.progress.ticked is not None:
             state = version.state.skipped_to(ticked)
             query.version = replace(version, progress=replace(query.progress, ticked=ticked), state=state)
+            query.tell_watchers()
 
     # -- a batch -------------------------------------------------------------------------------
 
@@ -172,9 +173,14 @@ class PlanTicker:
             else:
                 done.append(ProcessedBatch(query, due, batch, home, merging))
         advanced = time.monotonic()
-        self._committer.commit(done, queries[0])
+        try:
+            self._committer.commit(done, queries[0])
+        finally:
+            for one in done:
+                one.query.tell_watchers()
         ended = time.monotonic()
         for one in done:
+            one.query.lags.note(ended, due.upto - due.before)
             one.query.home_reason = chosen[one.query.id][1]
             one.query.meter.commit_s += (ended - advanced) / len(done)
             one.query.metrics.tick_s += (ended - started) / len(done)
@@ -206,13 +212,15 @@ class PlanTicker:
 
     def _is_merging(self, query: ContinuousQuery, due: DueTicks) -> bool:
         """Whether state and view are merged now: after so many parts, or if rows that are gone would else be on record
-        for more than a twentieth of the shortest window, and for more than a tick."""
+        for more than a twentieth of the shortest window, and for more than a tick. Changes that are kept in any case do
+        not count."""
         if query.must_merge or query.unmerged >= MERGED_PARTS:
             return True
         most = query.twentieth
         if most is None:
             return False
-        if query.version.stays_first(due.upto) < due.upto - most or self._merges_state(query, due.upto):
+        keep = query.unmerged_rows(self._settings().integer("retained_changes"))
+        if query.version.stays_first(due.upto, keep) < due.upto - most or self._merges_state(query, due.upto):
             return True
         is_long = due.upto - due.before > most  # rows may come and go within the batch
         return is_long and (query.holds_rows or reads_tuples(query, self._stores, due.before))

@@ -11,6 +11,7 @@ from windrow.dataplane.jvm import Jvm
 from windrow.dataplane.plan_stages import PlanStages
 from windrow.dataplane.session import close_session
 from windrow.dataplane.spark_home import SparkHome
+from windrow.engine.kept.retention import Retention
 from windrow.engine.kept.window_stores import WindowStores
 from windrow.engine.plans.commits import PlanCommits
 from windrow.engine.plans.homes import DRIVER, SPARK, DriverHome, PlanHomes
@@ -57,6 +58,8 @@ class OpenState:
             with self.jvm.watched():
                 Recovery(self.blocks, self.journal, self.manager, self.homes).recover()
             self.stores.recover(self.manager.streams.values())
+            self.retention = Retention(self.catalog, self.stores)
+            self.retention.recover(self.manager.streams.values())
             self.tables = self._tables()
             self.tables.recover()
             self.plan_commits = PlanCommits(self.catalog, self.blocks)

@@ -16,6 +16,7 @@ from windrow.engine.ask.catalog_views import between_ticks, completeness, comple
 from windrow.engine.plans.changing.checks import other_kind
 from windrow.engine.plans.changing.query_changes import QueryChanges
 from windrow.engine.plans.derived import query_of
+from windrow.engine.plans.manager import check_slack
 from windrow.engine.run.inputs import Inputs
 from windrow.engine.run.opening import OpenState
 from windrow.engine.run.running import RunningStreams
@@ -77,7 +78,13 @@ class Statements:
                 self._opened.lifecycle.refuse_closed()
                 completed = complete(self._opened.spark, statement)
         with self._changing():
-            return self._opened.manager.create_stream(completed.statement), completed.notes
+            if completed.statement.retain is not None:
+                check_slack(self._opened.settings)
+            stream = self._opened.manager.create_stream(completed.statement)
+            self._opened.retention.begin(stream)
+        if stream.definition.retained is not None:
+            self._running.start_new()
+        return stream, completed.notes
 
     def create_derived(self, statement: CreateDerivedStream, text: str) -> tuple[StreamState, bool]:
         """Create a derived stream; returns it, and whether it is new."""
@@ -125,6 +132,7 @@ class Statements:
             self._opened.plans.refuse_read(stream)
             plan = self._opened.plans.behind(stream)
             if plan is None:
+                self._opened.retention.end(stream)
                 self._opened.manager.drop_stream(stream)
             else:
                 self._opened.plans.drop(plan)

@@ -51,6 +51,11 @@ class TableManager:
 
     # -- names ---------------------------------------------------------------------------------
 
+    @property
+    def named(self) -> Mapping[str, StoredTable]:
+        """By name in lower case; replaced when a table comes or goes."""
+        return self._tables
+
     def all(self) -> list[StoredTable]:
         return list(self._tables.values())
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from windrow.operators.grouping.calls import ENTER, GROUP, LEAVE, GroupCalls
+from windrow.operators.grouping.grouped_sql import grouped_cells, is_groupable
 from windrow.operators.tables.kernel import Kernel, types_of
 from windrow.operators.tables.rows import flat, longs, normal, numbered, order_of, taken
 from windrow.operators.ticks import Points
@@ -44,6 +45,22 @@ def cells_apart(
     values = [normal(known[value.sql]) for value in calls.values]
     keys = [*(pa.array(numbers[order]) for numbers in (leave, group, enter)), *values]
     return _cells(calls, known, keys, (np.arange(rows.num_rows), np.arange(rows.num_rows)), None)
+
+
+def partial_cells(calls: GroupCalls, rows: pa.Table, kernel: Kernel) -> pa.Table:
+    """Rows that are there together, as a cell per group and counted value: its keys and values, and the states."""
+    known = _evaluated(calls, rows, kernel)
+    parts = {name: normal(rows.column(name)) for name in calls.key_names}
+    parts |= {name: normal(known[v.sql]) for name, v in zip(calls.value_names, calls.values, strict=True)}
+    if is_groupable(calls, parts, known, rows.num_rows):
+        return grouped_cells(calls, parts, known, rows.num_rows, kernel)
+    ids, firsts = numbered(list(parts.values()), rows.num_rows)
+    if not parts:
+        firsts = np.zeros(min(1, rows.num_rows), np.int64)
+    columns = {name: part.take(pa.array(firsts)) for name, part in parts.items()}
+    for a in calls.accumulators:
+        columns |= to_columns(a, _state(a, known, ids, firsts.size, None))
+    return pa.table(columns)
 
 
 def _evaluated(calls: GroupCalls, rows: pa.Table, kernel: Kernel) -> dict[str, pa.Array]:

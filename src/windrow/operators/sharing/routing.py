@@ -7,7 +7,7 @@ changes at once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -58,11 +58,18 @@ def routed_changes(
 ) -> list[pa.Table]:
     """The changes of plans that only rename what their joins give: each has its route, and which columns of its join
     its output is (`renamed_columns`). They are in the form in which changes are kept."""
-    enter, leave = edge.ticks(due)
-    seen = Edge(taken(edge.rows, enter < leave), edge.schema)
-    at = {name: len(HEAD) + i for i, name in enumerate(seen.names)}
-    slices = _slices(report(seen, due).changes, _taken([route for route, _ in routes], seen, kernel))
+    seen = Edge(taken(edge.rows, edge.seen(due)[1]), edge.schema)
+    shown = {route.names[name] for route, names in routes for name in names}
+    columns = tuple(column for column in seen.schema if column.sql in shown)
+    ends = [name for name in (TS, EXP, UNTIL) if name in seen.rows.column_names]
+    slim = seen.rows.select([*ends, *(column.sql for column in columns)])  # without flags
+    at = {column.sql: len(HEAD) + i for i, column in enumerate(columns)}
+
+    def changes(rows: pa.Table) -> pa.Table:
+        return report(Edge(rows, columns), due).changes
+
     found = []
+    slices = _slices(slim, _taken([route for route, _ in routes], seen, kernel), changes)
     for (route, names), rows in zip(routes, slices, strict=True):
         mine = rows.select([*range(len(HEAD)), *(at[route.names[name]] for name in names)])
         found.append(mine.rename_columns(stored_names(len(names))))
@@ -92,13 +99,17 @@ def _renamed(node: Node) -> dict[str, str] | None:
     return found
 
 
-def _slices(rows: pa.Table, takes: Sequence[Points | None]) -> Iterator[pa.Table]:
-    """What each of several takes of the rows (None: all), all of it copied at once."""
+def _slices(
+    rows: pa.Table, takes: Sequence[Points | None], made: Callable[[pa.Table], pa.Table] = lambda rows: rows
+) -> Iterator[pa.Table]:
+    """What each of several takes of the rows (None: all), all of it copied at once. `made` gives one row per row, in
+    order."""
     selective = [some for some in takes if some is not None]
-    copied, at = rows.take(pa.array(np.concatenate(selective))) if selective else rows, 0
+    whole = made(rows) if len(selective) < len(takes) else None
+    copied, at = made(rows.take(pa.array(np.concatenate(selective)))) if selective else rows, 0
     for some in takes:
         if some is None:
-            yield rows
+            yield whole
         else:
             yield copied.slice(at, some.size)
             at += some.size

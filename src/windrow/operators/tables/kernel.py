@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import duckdb
 import numpy as np
@@ -29,12 +29,13 @@ MOST_TEXTS = 10_000
 class Kernel:
     """Evaluates expressions and statements. Threads do not share connections, so calls need no lock.
 
-    `max_value_bytes` bounds the values that functions make; a larger one is NULL. `indexes` are those of the stored
+    `max_value_bytes`, or what it returns at each call, bounds the values that functions make; a larger one is NULL.
+    `indexes` are those of the stored
     tuples that operators look through at every tick.
     """
 
-    def __init__(self, max_value_bytes: int = 1 << 20, memory_limit: str = "1GB"):
-        self._max_value_bytes = max_value_bytes
+    def __init__(self, max_value_bytes: int | Callable[[], int] = 1 << 20, memory_limit: str = "1GB"):
+        self._max_value_bytes = max_value_bytes if callable(max_value_bytes) else lambda: max_value_bytes
         self._memory_limit = memory_limit
         self._local = threading.local()
         self._texts: dict[int, tuple[exp.Expr, Final]] = {}
@@ -42,7 +43,7 @@ class Kernel:
 
     def __reduce__(self) -> tuple[type[Kernel], tuple[int, str]]:
         """A connection stays in its process; another process opens its own."""
-        return Kernel, (self._max_value_bytes, self._memory_limit)
+        return Kernel, (self._max_value_bytes(), self._memory_limit)
 
     def query(self, sql: str, **tables: pa.Table) -> pa.Table:
         """The result of a statement over tables. Times must be naive (`naive`)."""
@@ -106,9 +107,12 @@ class Kernel:
                 "autoload_known_extensions": False,
             }
             found = self._local.connection = duckdb.connect(":memory:", config=config)
-            found.execute(f"SET VARIABLE max_value_bytes = {self._max_value_bytes}")
             # The plan gives the order in which inputs are probed (Golab's dissertation, section 5.3).
             found.execute("SET disabled_optimizers = 'join_order'")
+        most = self._max_value_bytes()
+        if getattr(self._local, "most", None) != most:
+            found.execute(f"SET VARIABLE max_value_bytes = {most}")
+            self._local.most = most
         return found
 
 

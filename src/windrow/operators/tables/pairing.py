@@ -75,13 +75,19 @@ class _Index:
         return _Index(packed & ((1 << bits) - 1), np.cumsum(every) - every, every, old)
 
 
+def probing_order(origin: int, inputs: int) -> list[int]:
+    """In which order inputs meet for the new rows of one of them: these come first, then the others in the plan's order
+    (Golab's dissertation, Table 5.2)."""
+    return [origin, *(i for i in range(inputs) if i != origin)]
+
+
 def new_results(inputs: Sequence[JoinSide]) -> JoinResults:
     """The results of which a row is new, each once: from its first new row."""
     count = max((int(one.numbers.max()) + 1 for one in inputs if one.numbers.size), default=0)
     indexes = [_Index.of(one, count) for one in inputs]
     found = list[JoinResults]()
     for i, one in enumerate(inputs):
-        order = [i, *(j for j in range(len(inputs)) if j != i)]
+        order = probing_order(i, len(inputs))
         new = one.old + np.flatnonzero(one.numbers[one.old :] >= 0)
         begin = JoinResults((new,), one.births[new], tuple(end[new] for end in one.ends))
         for met in _probed(begin, one.numbers[new], [(inputs[j], indexes[j], j > i) for j in order[1:]]):

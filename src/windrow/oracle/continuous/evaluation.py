@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from sqlglot import exp
 
 from windrow.cql.statements import CreateStream
@@ -58,6 +59,8 @@ class Evaluation:
     tables: Mapping[str, Sequence[EffectiveVersion]] = field(default_factory=dict)
     """By name in lower case, the versions of the tables that it reads."""
     nrrs: frozenset[str] = frozenset()
+    by_arrival: bool = False
+    """Whether count-based windows hold the last tuples that came, whatever their points: those of one-time queries."""
     _grid: list[int] = field(default_factory=list, init=False)
     _views: int = field(default=0, init=False)
     _known: dict[str, list[tuple[str, str]]] = field(default_factory=dict, init=False)
@@ -75,11 +78,12 @@ class Evaluation:
         columns = {TICK: range(len(grid)), AT: grid, ORDINAL: [ordinals.get(at) for at in grid]}
         self._view(TICKS, pa.table({name: pa.array(values, pa.int64()) for name, values in columns.items()}))
         self._grid, self._views = grid, 0
-        rows = self._rows(len(grid))
-        return {tick: rows[number] for number, tick in enumerate(grid) if tick in set(wanted)}
+        asked = set(wanted)
+        rows = self._rows([number for number, tick in enumerate(grid) if tick in asked])
+        return {grid[number]: at for number, at in rows.items()}
 
-    def _rows(self, ticks: int) -> list[list[Answer]]:
-        """The rows at each tick of the table of ticks."""
+    def _rows(self, numbers: Sequence[int]) -> dict[int, list[Answer]]:
+        """The rows at some ticks of the table of ticks, by their numbers."""
         writer = Writer(self._table, self._meaning, self._columns, self._relation, self.plan.periodic)
         block = writer.root(bounded(self.plan.query, self.most))
         count = len(self._columns(block.text)) - len(block.carried)
@@ -89,15 +93,16 @@ class Evaluation:
         if block.ranked:
             statement += f" ORDER BY `{TICK}`, `{RANK}`"
         found = self.spark.sql(statement).toArrow()
+        found = found.filter(pc.is_in(found.column(TICK), pa.array(numbers, found.column(TICK).type)))
         finish = writer.finishers if len(writer.finishers) == count else [None] * count
         columns = [found.column(i).to_pylist() for i in range(count)]
         done = [
             column if f is None else [f(value) for value in column] for f, column in zip(finish, columns, strict=True)
         ]
-        rows: list[list[Answer]] = [[] for _ in range(ticks)]
+        rows: dict[int, list[Answer]] = {number: [] for number in numbers}
         for number, *row in zip(found.column(TICK).to_pylist(), *done, strict=True):
             rows[number].append(tuple(row))
-        return rows if block.ranked else [sorted(unsorted, key=sort_key) for unsorted in rows]
+        return rows if block.ranked else {number: sorted(some, key=sort_key) for number, some in rows.items()}
 
     def _instants(self, due: DueRange | None, last: int) -> set[int]:
         """Below an INTERNAL window a result stays, also if its parts leave before the next tick, and RESTORE reports
@@ -247,15 +252,16 @@ class Evaluation:
         return view, columns, is_seen
 
     def _last_rows(self, source: FromItem, size: int, partition: Sequence[str]) -> list[tuple[Row, int, int, int, str]]:
-        """Each tick's last tuples below it, by (point, order of arrival), of each combination of values."""
+        """Each tick's last tuples below it, by (point, order of arrival), of each combination of values; or the last
+        ones by arrival."""
         assert source.stream is not None
         columns = [column_named(self.streams[source.stream.lower()].statement, name) for name in partition]
-        arrived = sorted(self._pointed(source), key=lambda one: (one[1], one[0]))
+        arrived = sorted(self._pointed(source), key=lambda one: one[0] if self.by_arrival else (one[1], one[0]))
         held: list[tuple[Row, int, int, int, str]] = []
         for tick, at in enumerate(self._grid):
             groups: dict[tuple[Any, ...], list[tuple[int, int, Row]]] = {}
             for number, point, row in arrived:
-                if point < at:
+                if self.by_arrival or point < at:
                     key = tuple("NaN" if row[name] != row[name] else row[name] for name in columns)
                     groups.setdefault(key, []).append((number, point, row))
             for group in groups.values():

@@ -6,11 +6,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from sqlglot import exp
+
+from windrow.cql.dialect import StreamTable
 from windrow.cql.statements import CreateQuery, CreateStream, CreateTable
-from windrow.errors import CatalogError
+from windrow.cql.window_clause import WindowKind
+from windrow.errors import CatalogError, UnsupportedError
 from windrow.oracle.admission import Admitted, column_named
 from windrow.oracle.continuous.changelogs import Fed, fed
-from windrow.oracle.continuous.due import DueRange, due_of, reached_after
+from windrow.oracle.continuous.due import INFINITE, DueRange, due_of, reached_after
 from windrow.oracle.continuous.evaluation import (
     Answer,
     Evaluation,
@@ -135,6 +139,35 @@ class ContinuousQueries:
             found = {end: [row for at, row in given if at == end] for end in asked}
         return [(made.plan.window_start(end), end, rows) for end, rows in found.items()]
 
+    def ask(self, select: exp.Expr, instant: int | None, most: int) -> tuple[int | None, list[Answer]]:
+        """A query that is asked once: the instant of its windows, and its rows then. Without an instant, the last one
+        that is complete; None: all its windows go by arrival, which no instant bounds. Tables are as they are now;
+        those that streams feed as of the instant."""
+        plan = plan_of(select, self._statement_of)
+        is_read = len(list(select.find_all(StreamTable))) == len(stream_sources(plan.query))
+        if not is_read or select.find(exp.Window) is not None:
+            raise UnsupportedError("the oracle reads windows in FROM, EXISTS and IN, and has no OVER")
+        admitted, axes = self._admitted(plan)
+        by_arrival = all(
+            one.window is not None and one.window.kind is WindowKind.ROWS for one in stream_sources(plan.query)
+        )
+        if instant is None and not by_arrival:
+            instant = reached_after(plan, self._log, admitted, axes)[-1]
+            if all(one.ended for one in admitted.values()):
+                greatest = [point for name in admitted for point in self._points(name)]
+                instant = max([instant, *(plan.first_above(point) for point in greatest)])
+        histories = {name: self._history(name, None) for name in plan.streams}
+        tables = {table.statement.name.lower(): self._present(table, plan) for table in self._named_tables(plan)}
+        made = Evaluation(self._spark, plan, histories, most, tables, by_arrival=True)
+        at = plan.step if by_arrival or instant is None else instant
+        return None if by_arrival else instant, made.relations([at], None)[at]
+
+    def _present(self, table: TableHistory, plan: StandingPlan) -> list[EffectiveVersion]:
+        """A table as a query sees it that is asked now."""
+        if table.statement.stream is not None:
+            return self.fed(table).effective(plan, table.rows, is_exact=False)
+        return [EffectiveVersion(table.rows, -INFINITE, INFINITE)]
+
     def _due(self, made: Evaluation) -> DueRange | None:
         plan = made.plan
         admitted, axes = self._admitted(plan)
@@ -167,6 +200,8 @@ class ContinuousQueries:
 
     def _named_tables(self, plan: StandingPlan) -> list[TableHistory]:
         named = {one.table.lower() for one in all_sources(plan.query) if one.table is not None}
+        if not named <= self._tables.keys():
+            raise UnsupportedError("the oracle reads windows of streams, and tables")
         return [self._tables[name] for name in sorted(named)]
 
     def _history(self, name: str, since: int | None) -> StreamHistory:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from windrow.errors import BindError
+from windrow.cql.dialect import RelationToStream, WindowedQuery, window_of
+from windrow.errors import BindError, UnsupportedError
 from windrow.plan.algebra.nodes import ContinuousPlan
 from windrow.plan.binder import RESERVED_OUTPUTS, TypesOf
 from windrow.plan.continuous.clocks import SourceOf, TableOf, clock_of, no_tables
@@ -21,17 +22,45 @@ from windrow.plan.continuous.streams.nested import unnested
 from windrow.plan.continuous.subqueries.alternatives import with_alternatives
 
 
-def bind_continuous(
+def bind_once(
     select: exp.Expr, text: str, source_of: SourceOf, types_of: TypesOf, table_of: TableOf = no_tables
+) -> ContinuousPlan:
+    """The plan of a query that is asked once, at one instant; as `bind_continuous`. Its windows do not slide, and it
+    may read tables alone. What a query gave at earlier ticks is not there to be asked for."""
+    for node in select.walk():
+        if isinstance(node, RelationToStream):
+            raise UnsupportedError(
+                f"{node.words} is of a standing query: it tells what changes from tick to tick, and a one-time "
+                "question sees one instant",
+                place=around(node, text),
+                remedy="Leave it out, or create a standing query: CREATE QUERY name AS SELECT …",
+            )
+        if isinstance(node, WindowedQuery):
+            clause = window_of(node)
+            raise UnsupportedError(
+                "a window on a sub-query holds what it gave at earlier ticks, and a one-time question sees one instant",
+                place=None if clause is None else clause.place,
+                remedy="Leave the window out, or create a standing query: CREATE QUERY name AS SELECT …",
+            )
+    return bind_continuous(select, text, source_of, types_of, table_of, once=True)
+
+
+def bind_continuous(
+    select: exp.Expr,
+    text: str,
+    source_of: SourceOf,
+    types_of: TypesOf,
+    table_of: TableOf = no_tables,
+    once: bool = False,
 ) -> ContinuousPlan:
     """The plan of a continuous query; raises BindError at the place of a mistake.
 
     `source_of` finds a stream by its name, `table_of` a table; `types_of` is Spark's analyser. The query is one for
-    which `is_periodic_chain` is false.
+    which `is_periodic_chain` is false. `once`: it is asked once (`bind_once`).
     """
     query = unnested(shaped(select, text), text)
-    clock = clock_of(query, text, source_of, table_of)
-    context = BindContext(text, source_of, types_of, clock, Columns(), _bind, _bind_inner, table_of=table_of)
+    clock = clock_of(query, text, source_of, table_of, once)
+    context = BindContext(text, source_of, types_of, clock, Columns(), _bind, _bind_inner, table_of=table_of, once=once)
     bound = _bind(query, context)
     root = node_of(bound.relation, context.columns)
     taken = next((column for column in root.schema if column.name.lower() in RESERVED_OUTPUTS), None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -65,8 +65,9 @@ class _Window:
     bound: BoundLifetime
 
 
-def window_on(table: exp.Table, text: str, source_of: SourceOf) -> tuple[StreamDef, BoundLifetime]:
-    """The stream of a table in FROM, and its window; raises BindError at the place of a mistake."""
+def window_on(table: exp.Table, text: str, source_of: SourceOf, once: bool = False) -> tuple[StreamDef, BoundLifetime]:
+    """The stream of a table in FROM, and its window; raises BindError at the place of a mistake. `once`: the query is
+    asked once."""
     if not isinstance(table.this, exp.Identifier):
         raise UnsupportedError(
             "a standing query reads a stream, not a function",
@@ -78,12 +79,15 @@ def window_on(table: exp.Table, text: str, source_of: SourceOf) -> tuple[StreamD
     clause = window_of(table)
     if stream.revises:
         raise UnsupportedError(
-            f"'{stream.name}' has LATE REVISE: a continuous query over it comes with a later version",
+            f"'{stream.name}' has LATE REVISE: a {'question' if once else 'continuous query'} over it comes with a "
+            "later version",
             place=place,
-            remedy="Create the stream with LATE DROP, or write an aggregate over it alone, with a SLIDE.",
+            remedy="Create the stream with LATE DROP, or write an aggregate over it alone, with a SLIDE."
+            if not once
+            else "Create the stream with LATE DROP, or ask for an aggregate that a standing query keeps.",
         )
     try:
-        return stream, bind_lifetime(clause, stream)
+        return stream, bind_lifetime(clause, stream, once)
     except BindError as error:
         raise type(error)(error.message, place=error.place or place, remedy=error.remedy) from None
 
@@ -97,13 +101,27 @@ def _stream(table: exp.Table, place: Place | None, source_of: SourceOf) -> Strea
         raise
 
 
-def clock_of(query: exp.Expr, text: str, source_of: SourceOf, table_of: TableOf = no_tables) -> PlanClock:
-    """The clock of a query without WITH; raises BindError if its windows do not fit each other. Tables have none."""
-    windows = [_window(table, text, source_of) for table in _tables(query) if table_of(table.name) is None]
-    if not windows:
+def clock_of(
+    query: exp.Expr, text: str, source_of: SourceOf, table_of: TableOf = no_tables, once: bool = False
+) -> PlanClock:
+    """The clock of a query without WITH; raises BindError if its windows do not fit each other. Tables have none; a
+    query that is asked once may read nothing else."""
+    tables = [table for table in _tables(query) if table_of(table.name) is None]
+    if not tables and not once:
         raise BindError(
             "a standing query reads a stream", place=around(query, text), remedy="Add FROM stream [RANGE …]."
         )
+    found = clock_over(tables, text, source_of, once)
+    if not found.periodic:
+        _refuse_late_slide(query)
+    return found
+
+
+def clock_over(tables: Sequence[exp.Table], text: str, source_of: SourceOf, once: bool) -> PlanClock:
+    """The clock of a query over windows of these streams; of one that is asked once and reads no window, any."""
+    windows = [_window(table, text, source_of, once) for table in tables]
+    if not windows:
+        return PlanClock(SqlType("TIMESTAMP"), 1)
     first = windows[0]
     for other in windows[1:]:
         if other.bound.attribute.type.is_timestamp != first.bound.attribute.type.is_timestamp:
@@ -117,13 +135,12 @@ def clock_of(query: exp.Expr, text: str, source_of: SourceOf, table_of: TableOf 
     point = _point(windows)
     slides = _slides(windows)
     if not slides:
-        _refuse_late_slide(query)
         return PlanClock(point, _step(windows))
     return PlanClock(point, *slides[0], periodic=True)
 
 
-def _window(table: exp.Table, text: str, source_of: SourceOf) -> _Window:
-    stream, bound = window_on(table, text, source_of)
+def _window(table: exp.Table, text: str, source_of: SourceOf, once: bool) -> _Window:
+    stream, bound = window_on(table, text, source_of, once)
     clause = window_of(table)
     assert clause is not None
     return _Window(clause, stream, bound)
@@ -190,7 +207,12 @@ def _step(windows: list[_Window]) -> int:
 
 
 def _tick(window: _Window) -> int:
-    tick, is_time = window.stream.statement.tick, window.bound.attribute.type.is_timestamp
+    return tick_of(window.stream, window.bound.attribute.type)
+
+
+def tick_of(stream: StreamDef, kind: SqlType) -> int:
+    """How often continuous queries over a column of this type of a stream are refreshed (TICK), in points."""
+    tick, is_time = stream.statement.tick, kind.is_timestamp
     if tick is None or tick.unit is not (Unit.TIME if is_time else Unit.VALUES):
         return UNITS_US["SECOND"] if is_time else 1
     return tick.amount

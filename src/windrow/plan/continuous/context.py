@@ -50,6 +50,8 @@ class BindContext:
     around: Around | None = None
     table_of: TableOf = no_tables
     is_continual: bool = False
+    once: bool = False
+    """Whether the query is asked once, at one instant."""
 
     @property
     def is_per_window(self) -> bool:

@@ -34,7 +34,7 @@ def bind_source(source: exp.Expr, context: BindContext) -> Input:
     if isinstance(source, exp.Table) and table is not None:
         return bind_table(source, table, context)
     if isinstance(source, exp.Table):
-        stream, bound = window_on(source, context.text, context.source_of)
+        stream, bound = window_on(source, context.text, context.source_of, context.once)
         items = tuple(Item(name, quoted(name), kind) for name, kind in stream.columns)
         since: tuple[str, ...] = ()
         if bound.since is not None:

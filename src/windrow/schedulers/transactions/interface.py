@@ -109,12 +109,15 @@ TransactionEvent = SourceOpens | SourceCloses | QueryBegins | ReadFinished | Upd
 
 @dataclass(frozen=True)
 class ReadPanes:
-    """Read these panes for a query, as of the versions that are published now, or pinned."""
+    """Read these panes for a query, as of the versions that are published now, or pinned: its windows as of `instant`.
+    `is_last`: as things are, nothing is left to read then."""
 
     read: int
     query: str
     attempt: int
     panes: tuple[Pane, ...]
+    instant: int = field(default=0, compare=False)
+    is_last: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -192,5 +195,10 @@ class TransactionScheduler(Protocol):
     def isolation(self) -> Isolation:
         """What a query gets that does not ask for another isolation."""
 
-    def on(self, event: TransactionEvent) -> tuple[TransactionDecision, ...]:
-        """What to do now; an event that cannot happen is a ValueError, and changes nothing."""
+    def on(self, *events: TransactionEvent) -> tuple[TransactionDecision, ...]:
+        """What to do now.
+
+        Events that wait are told together, in their order. Reads begin after the last of them, so that none begins on a
+        pane that an update among them takes out of the window. An event that cannot happen is a ValueError: it and
+        those after it change nothing, and the decisions about those before it come with the next call.
+        """

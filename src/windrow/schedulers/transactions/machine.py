@@ -79,9 +79,17 @@ class TransactionMachine:
         self._counter = 0
         self._decisions: list[TransactionDecision] = []
 
-    def on(self, event: TransactionEvent) -> tuple[TransactionDecision, ...]:
-        """What to do now; an event that cannot happen is a ValueError, and changes nothing."""
-        self._decisions = []
+    def on(self, *events: TransactionEvent) -> tuple[TransactionDecision, ...]:
+        """What to do now; see `TransactionScheduler.on`."""
+        for i, event in enumerate(events):
+            if i:
+                self._commit_all()
+            self._take(event)
+        self._dispatch()
+        decisions, self._decisions = tuple(self._decisions), []
+        return decisions
+
+    def _take(self, event: TransactionEvent) -> None:
         match event:
             case ReadFinished(read):
                 self._finish(read)
@@ -97,8 +105,6 @@ class TransactionMachine:
                 self._open(event)
             case SourceCloses(source):
                 self._close(source)
-        self._dispatch()
-        return tuple(self._decisions)
 
     # Events
 
@@ -267,7 +273,8 @@ class TransactionMachine:
             if query.isolation is not Isolation.WINDOW or kind is SourceKind.WINDOW:
                 self._record(Operation(Op.READ, query.attempt_name, pane))
         self._reads[read] = query
-        self._decisions.append(ReadPanes(read, query.name, query.attempt, tuple(panes)))
+        is_last = not any(query.unread())
+        self._decisions.append(ReadPanes(read, query.name, query.attempt, tuple(panes), query.instant, is_last))
 
     def _commit_all(self) -> None:
         while True:

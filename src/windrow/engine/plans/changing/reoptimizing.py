@@ -6,9 +6,9 @@ takes the place of the old one as CREATE OR REPLACE QUERY does, at the last tick
 
 The answer must not change. So nothing is done if a window whose state has to be built anew is not kept whole; nor in a
 join with a table that is NON RETROACTIVE, of which the versions that results have met may be gone; nor for a derived
-stream, a query in Spark (its state would have to come to the driver), one that is run by another strategy than the
-default, or one that is paused or suspended. Locks are only tried: if a statement or a micro-batch holds one, the next
-ticks try again.
+stream, a query that is run by another strategy than the default, or one that is paused or suspended; nor if the state
+of a query in Spark is too large for the driver, and Spark cannot build that of the new plan. Locks are only tried: if a
+statement or a micro-batch holds one, the next ticks try again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from dataclasses import replace
 from windrow.cql.printer import to_text
 from windrow.engine.plans.changing.swapping import PlanSwaps
 from windrow.engine.plans.changing.takeover import PlanTakeover
-from windrow.engine.plans.homes import DRIVER
 from windrow.engine.plans.locking import in_order, tried
 from windrow.engine.plans.manager import PlanManager, made_query
 from windrow.engine.plans.planning import saved_query
@@ -54,7 +53,7 @@ class Reoptimizer:
 
     def _is_due(self, query: ContinuousQuery) -> bool:
         ticked = query.progress.ticked
-        if ticked is None or query.derived is not None or query.home != DRIVER or query.error or query.is_paused:
+        if ticked is None or query.derived is not None or query.error or query.is_paused:
             return False
         if len(query.plan.windows) < 2 or query.unshown or execution_of(query.plan) != UPA:
             return False
@@ -79,8 +78,9 @@ class Reoptimizer:
         new.tables = self._plans.table_uses(new.plan)
         new.sink, new.subscribers, new.metrics = old.sink, old.subscribers, old.metrics
         new.ticking, new.late_call, new.weighed_at = old.ticking, old.late_call, ticked
-        taken = self._swaps.takeovers.prepared(old, new, ticked)
-        if not _keeps_all(taken, ticked):
+        takeovers = self._swaps.takeovers
+        taken = (takeovers.prepared if takeovers.fits_driver(old) else takeovers.built)(old, new, ticked)
+        if taken is None or not _keeps_all(taken, ticked):
             return None
         saved = saved_query(new.plan, types, choices)
         self._swaps.swap(old, new, taken, to_text(old.statement), saved)

@@ -19,14 +19,14 @@ from windrow.engine.kept.window_stores import StoreUse, WindowStores
 from windrow.engine.plans.changing.takeover import PlanTakeover, Takeovers, answer_of, is_stream, no_changes
 from windrow.engine.plans.commits import ANSWERS, CHANGES, STATE, VIEW, NewPart, PlanCommits, PlanTick
 from windrow.engine.plans.delivering import PlanDelivery
-from windrow.engine.plans.homes import DRIVER, state_part, view_part
-from windrow.engine.plans.query import ContinuousQuery, PlanProgress, PlanVersion, kept_columns
+from windrow.engine.plans.homes import state_part, view_part
+from windrow.engine.plans.query import ContinuousQuery, PlanProgress, PlanVersion, ShownPart, kept_columns
 from windrow.engine.plans.tables import changes_table, ordered, view_table
 from windrow.engine.tables.commits import TableCommits
 from windrow.operators.carrying.difference import came, difference, lasting, withdrawn
 from windrow.operators.state import compacted
 from windrow.operators.tables.kernel import Kernel
-from windrow.operators.view import first_gone, live_view
+from windrow.operators.view import lifespan, live_view
 from windrow.settings import Settings
 
 
@@ -68,6 +68,7 @@ class PlanSwaps:
         self._delivery.publish(old)
         seq, told = old.progress.seq + 1, self._reported(old, new, taken)
         staged = self._send(old, new, told, taken.ticked, seq)
+        goes_on = old.version.since if told.view is None else ()
         tick = PlanTick(
             new.id,
             taken.ticked,
@@ -75,7 +76,9 @@ class PlanSwaps:
             self._parts(new, taken, told),
             (STATE, *told.drops),
             keep=self._settings().integer("retained_changes"),
+            shown_from=next((part.seq for part in goes_on), seq + 1),
             covered=taken.covered,
+            blocks=taken.blocks,
             staged=staged,
         )
         uses, effects = list[StoreUse](), {} if taken.ticked is None else new.effects_at(taken.ticked)
@@ -88,16 +91,18 @@ class PlanSwaps:
             for table in {use.table.id: use.table for use in new.tables}.values():
                 self._tables.read_by(new.id, table, effects.get(table.id), taken.ticked)
             self._commits.changed(new.id, statement, saved, new.plan.streams)
+            self._commits.discard(taken.unneeded)
             crash_point("plan-swapping")
 
-        (parts, entry), *_ = self._commits.tick([tick], along)
+        (committed,) = self._commits.tick([tick], along)
+        entry = committed.entry
         new.uses = tuple(uses)
         progress = PlanProgress(taken.ticked, seq, None, taken.covered, effects)
         new.version = replace(old.version, progress=progress, state=taken.state)
         if told.view is not None:
-            (view,) = (part for part in parts if part.kind == VIEW)
-            new.version = PlanVersion(progress, taken.state, (told.view,), (view.goes,), (view.ends,))
-        new.home, new.home_reason = DRIVER, "its plan has just changed"
+            (view,) = (part for part in committed.parts if part.kind == VIEW)
+            new.version = PlanVersion(progress, taken.state, (ShownPart.of(told.view, view),))
+        new.home, new.home_reason = taken.home, "its plan has just changed"
         new.committed = new.merged_at = taken.ticked
         new.unmerged = old.unmerged if told.view is None else 0
         new.metrics.rows += told.comes.num_rows
@@ -145,9 +150,9 @@ class PlanSwaps:
     # -- what is written -----------------------------------------------------------------------
 
     def _parts(self, new: ContinuousQuery, taken: PlanTakeover, told: _Reported) -> tuple[NewPart, ...]:
-        found = [state_part(part) for part in compacted(taken.state)]
+        found = [state_part(part) for part in compacted(taken.rebuilt.state)]
         if told.comes.num_rows:
-            found.append(NewPart(CHANGES, told.comes, lo=first_gone(told.comes)))
+            found.append(NewPart(CHANGES, told.comes, lo=lifespan(told.comes)[0]))
         if told.view is not None:
             found.append(view_part(new, told.view))
         return tuple(found)

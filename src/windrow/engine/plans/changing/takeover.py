@@ -1,5 +1,9 @@
 """What a plan has when it takes the place of a query's: state that is carried over, state that is built anew from what
-the window stores keep, and the readers of these stores."""
+the window stores keep, and the readers of these stores.
+
+The driver does that, and the state of a query that Spark runs comes there. If it is too large, Spark builds all of the
+new state, if that can be made of the tuples that are kept.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +14,11 @@ from typing import cast
 import numpy as np
 import pyarrow as pa
 
+from windrow.dataplane.blocks import BlockRef
 from windrow.engine.kept.window_stores import MovedReader, StoreUse, WindowStores
-from windrow.engine.plans.commits import PlanCommits
-from windrow.engine.plans.homes import DRIVER, has_view, restored
-from windrow.engine.plans.query import ContinuousQuery, kept_columns, wanted_rows
+from windrow.engine.plans.commits import STATE, PlanCommits, WrittenBlock
+from windrow.engine.plans.homes import DRIVER, SPARK, PlanBatch, PlanHomes, has_view, restored
+from windrow.engine.plans.query import ContinuousQuery, HomeState, kept_columns, wanted_rows
 from windrow.engine.state import StreamState
 from windrow.engine.tables.uses import seen_from
 from windrow.operators.carrying.carrying import CarriedState, RebuiltState, carry, rebuild
@@ -23,9 +28,18 @@ from windrow.operators.scan import births_end, needs_history, reach, stored_sche
 from windrow.operators.state import PlanState
 from windrow.operators.tables.kernel import Kernel
 from windrow.operators.tables.rows import longs
-from windrow.operators.ticks import NEVER
+from windrow.operators.ticks import NEVER, DueTicks
 from windrow.operators.view import merged_view
-from windrow.plan.algebra.nodes import ContinuousPlan, NrrJoin, ToStream
+from windrow.plan.algebra.nodes import (
+    ContinuousPlan,
+    NrrJoin,
+    OutputRows,
+    OutputWindow,
+    RowsWindow,
+    ToStream,
+    Window,
+    walk,
+)
 from windrow.types import POINT_MIN
 from windrow.windows.frontier import max_or_none
 
@@ -34,7 +48,8 @@ from windrow.windows.frontier import max_or_none
 class PlanTakeover:
     """A new plan as of the last tick of the query whose plan it replaces; `ticked` None: it has not ticked.
 
-    `covered`: of a periodic plan, the tick from which on its windows hold no tuple so far.
+    `covered`: of a periodic plan, the tick from which on its windows hold no tuple so far. `built`: its state as Spark
+    has made and written it; otherwise it is `rebuilt`.
     """
 
     plan: ContinuousPlan
@@ -43,10 +58,28 @@ class PlanTakeover:
     rebuilt: RebuiltState
     readers: tuple[MovedReader, ...]
     covered: int | None = None
+    built: PlanBatch | None = None
 
     @property
-    def state(self) -> PlanState:
-        return self.rebuilt.state
+    def state(self) -> HomeState:
+        return self.rebuilt.state if self.built is None else self.built.state
+
+    @property
+    def home(self) -> str:
+        return DRIVER if self.built is None else SPARK
+
+    @property
+    def blocks(self) -> tuple[WrittenBlock, ...]:
+        """The state that Spark has written."""
+        found = () if self.built is None else self.built.blocks
+        kept = ((one.ref, tuple(part for part in one.parts if part.kind == STATE)) for one in found)
+        return tuple(WrittenBlock(ref, parts) for ref, parts in kept if parts)
+
+    @property
+    def unneeded(self) -> tuple[BlockRef, ...]:
+        """The files that Spark has written and that have no state: the answer is written with the difference."""
+        needed = {one.ref.path for one in self.blocks}
+        return () if self.built is None else tuple(one.ref for one in self.built.blocks if one.ref.path not in needed)
 
 
 def answer_of(query: ContinuousQuery) -> pa.Table | None:
@@ -67,19 +100,25 @@ class Takeovers:
     can be computed. The caller holds the query's `ticking` and the `batch_lock` of all streams."""
 
     def __init__(
-        self, commits: PlanCommits, stores: WindowStores, stream_of: Callable[[str], StreamState], kernel: Kernel
+        self,
+        commits: PlanCommits,
+        stores: WindowStores,
+        homes: PlanHomes,
+        stream_of: Callable[[str], StreamState],
+        kernel: Kernel,
     ):
         self._commits = commits
         self._stores = stores
+        self._homes = homes
         self._stream_of = stream_of
         self._kernel = kernel
 
     def prepared(self, query: ContinuousQuery, new: ContinuousQuery, ticked: int | None) -> PlanTakeover:
         """The new query's plan as of a tick of its own: the old one's last tick, or the last before that (None: the old
         one has not ticked)."""
-        plan = new.plan
-        for i, window in enumerate(plan.windows):
-            self._stores.compute(wanted_rows(plan, i, self._stream_of(window.stream)), self._kernel)
+        plan, built = new.plan, self.built(query, new, ticked)
+        if built is not None:
+            return built
         if ticked is None:
             found = self._readers(query, new, CarriedState(), None)
             assert found is not None
@@ -96,6 +135,40 @@ class Takeovers:
         made = rebuild(plan, carried, rows, ticked, self._kernel, explicit, relations)
         covered = self._covered(query, plan, carried, rows, ticked) if plan.periodic else None
         return PlanTakeover(plan, ticked, carried, made, tuple(readers), covered)
+
+    def fits_driver(self, query: ContinuousQuery) -> bool:
+        """Whether the state of a query, and what its windows read, may come to the driver."""
+        return query.home == DRIVER or self._homes.fits_driver(query)
+
+    # -- state that Spark builds ---------------------------------------------------------------
+
+    def built(self, query: ContinuousQuery, new: ContinuousQuery, ticked: int | None) -> PlanTakeover | None:
+        """As `prepared`, built by Spark; None: the driver can do it, or the answer depends on more than the tuples that
+        are kept."""
+        plan = new.plan
+        for i, window in enumerate(plan.windows):
+            self._stores.compute(wanted_rows(plan, i, self._stream_of(window.stream)), self._kernel)
+        if ticked is None or self.fits_driver(query) or not _is_of_live_tuples(plan):
+            return None
+        longest, uses, readers = 0, list[StoreUse](), list[MovedReader]()
+        for i, window in enumerate(plan.windows):
+            wanted, length = wanted_rows(plan, i, self._stream_of(window.stream)), reach(window)
+            own, below = self._stores.own_source(wanted), reach(window, needs_history(plan)[i])
+            if own is None or length is None or below is None or not _has_live(own.since, window, ticked):
+                return None
+            uses.append(own)
+            readers.append(MovedReader(wanted, ticked - below, None, None))
+            longest = max(longest, length)
+        new.uses = tuple(uses)
+        new.version = replace(new.version, progress=replace(new.progress, seq=query.progress.seq))
+        begin = new.grid.floor(ticked - longest) - plan.step
+        done = self._homes.built(new, DueTicks(begin, ticked, plan.step, plan.origin), SPARK)
+        if done is None:
+            return None
+        carried = CarriedState(rebuilt=tuple({path.partition("/")[0] for path in done.state.sizes}))
+        return PlanTakeover(
+            plan, ticked, carried, RebuiltState(PlanState(), done.changes()), tuple(readers), built=done
+        )
 
     # -- state ---------------------------------------------------------------------------------
 
@@ -148,7 +221,7 @@ class Takeovers:
         """What the windows read from now on, and where the tuples are that came before. None: a window that is carried
         over would miss tuples that have come already."""
         found, plan = list[tuple[MovedReader, StoreUse | None]](), new.plan
-        seen = seen_from(plan, new.read_tables)
+        seen, is_live = seen_from(plan, new.read_tables), _is_of_live_tuples(plan)
         for i, window in enumerate(plan.windows):
             wanted = wanted_rows(plan, i, self._stream_of(window.stream))
             below = reach(window, needs_history(plan)[i])
@@ -164,6 +237,7 @@ class Takeovers:
             elif has_all and best is not None:  # its own store has all that later ticks read, another more of the past
                 read, since = best, best.since
             if i not in carried.windows:
+                since = None if is_live and _has_live(since, window, ticked) else since
                 since = max_or_none(since, seen[i])
                 read = None if read is None else replace(read, since=max_or_none(read.since, seen[i]))
             found.append((MovedReader(wanted, needs_from, best if own is None else None, since), read))
@@ -180,6 +254,24 @@ def _meets_unknown(new: ContinuousQuery, carried: CarriedState) -> bool:
         if scan is not None and scan.table.lower() in unknown and not is_carried:
             return True
     return False
+
+
+def _has_live(since: int | None, window: Window, ticked: int | None) -> bool:
+    """Whether all tuples that are in a window at a tick are among those from a point on (None: among all)."""
+    length = reach(window)
+    return since is None or (length is not None and ticked is not None and since <= ticked - length)
+
+
+def _is_of_live_tuples(plan: ContinuousPlan) -> bool:
+    """Whether the answer at a tick is made of the tuples in its windows then, and of tables as they are."""
+    if plan.periodic:
+        return False
+    for node in walk(plan.root):
+        if isinstance(node, ToStream | OutputWindow | OutputRows | NrrJoin | RowsWindow):
+            return False
+        if isinstance(node, Window) and (node.lifetime.internal or node.lifetime.since is not None):
+            return False
+    return True
 
 
 def is_stream(plan: ContinuousPlan) -> bool:

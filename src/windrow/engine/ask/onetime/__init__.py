@@ -1,0 +1,1 @@
+"""One-time queries over windows of streams, alone or with tables, views, answers, changes and dead letters."""

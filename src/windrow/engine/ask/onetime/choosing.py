@@ -1,0 +1,123 @@
+"""How a one-time query over windows is answered: the ways, by rules that say why.
+
+From a synopsis of a standing query, if one has a window that is as fresh as the tuples that are kept. Else in the
+driver if what it reads is small. Else by Spark: per-task partial results where these can be merged, or the user's own
+text as Spark SQL. What only one of the two can evaluate goes there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from windrow.engine.ask.onetime.driver_read import DriverRead
+from windrow.engine.ask.onetime.pinning import not_kept
+from windrow.engine.ask.onetime.reading import NoSource, WindowWish
+from windrow.engine.ask.onetime.spark_read import SparkRead
+from windrow.engine.ask.onetime.windowed_read import WindowedRead
+from windrow.engine.isolation.interface import PinnedVersion
+from windrow.errors import UnsupportedError, WindrowError
+from windrow.plan.nodes import Finalise
+from windrow.settings import Settings
+
+DRIVER, SPARK = "driver", "spark"
+
+
+@dataclass
+class OneTimeQuestion:
+    """A one-time query in the forms in which it can be answered, each of them or why it has none: `aggregate`, which a
+    synopsis may have (None: it is no aggregate over one window); `driver`, a plan over windows; and, made when it is
+    asked for, its text as Spark SQL. `tasked` makes a plan whose partial results Spark tasks make."""
+
+    select: exp.Expr
+    text: str
+    aggregate: Finalise | WindrowError | None
+    driver: DriverRead | WindrowError
+    make_spark: Callable[[], SparkRead]
+    make_tasked: Callable[[DriverRead], DriverRead]
+    _spark: SparkRead | WindrowError | None = field(default=None, init=False)
+    _tasked: DriverRead | None = field(default=None, init=False)
+
+    @property
+    def spark(self) -> SparkRead | WindrowError:
+        if self._spark is None:
+            try:
+                self._spark = self.make_spark()
+            except WindrowError as error:
+                self._spark = error
+        return self._spark
+
+    @property
+    def tasked(self) -> DriverRead:
+        assert isinstance(self.driver, DriverRead)
+        if self._tasked is None:
+            self._tasked = self.make_tasked(self.driver)
+        return self._tasked
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The way in which a query is evaluated, why, and the version that is pinned for it."""
+
+    read: WindowedRead
+    reason: str
+    version: PinnedVersion
+
+
+def choose(question: OneTimeQuestion, settings: Settings) -> Chosen:
+    """The way over windows; raises if there is none."""
+    driver = question.driver
+    if isinstance(driver, WindrowError):
+        return _by_spark_alone(question, driver, driver.message)
+    lacking = _lacking(driver)
+    if lacking is not None and lacking[1].by_spark:
+        return _by_spark_alone(question, not_kept(*lacking), lacking[1].why)
+    if lacking is not None:
+        raise not_kept(*lacking)
+    return _by_size(question, driver, settings)
+
+
+def _lacking(read: WindowedRead) -> tuple[WindowWish, NoSource] | None:
+    """The first window that no store has, and why."""
+    for wish in read.wishes:
+        found = read.pinning.source(wish)
+        if isinstance(found, NoSource):
+            return wish, found
+    return None
+
+
+def _by_spark_alone(question: OneTimeQuestion, why_not: WindrowError, reason: str) -> Chosen:
+    """Spark evaluates what the driver cannot; if neither can, the driver's reason is the one that helps."""
+    if not isinstance(why_not, UnsupportedError):
+        raise why_not
+    spark = question.spark
+    if isinstance(spark, WindrowError):
+        raise why_not
+    lacking = _lacking(spark)
+    if lacking is not None:
+        raise not_kept(*lacking)
+    return Chosen(spark, f"the driver cannot evaluate it: {reason}", spark.pin())
+
+
+def _by_size(question: OneTimeQuestion, driver: DriverRead, settings: Settings) -> Chosen:
+    home, most = settings.text("ask_home"), settings.integer("driver_ask_bytes")
+    version = driver.pin()
+    if home == DRIVER:
+        return Chosen(driver, "ask_home = 'driver'", version)
+    reason = "ask_home = 'spark'"
+    if home != SPARK:
+        size = driver.pinning.size(version, driver.asked.windows)
+        if size <= most:
+            return Chosen(driver, f"it reads about {size:,} bytes, at most {most:,} (driver_ask_bytes)", version)
+        reason = f"it reads about {size:,} bytes, more than {most:,} (driver_ask_bytes)"
+    if driver.keeps_partials:
+        return Chosen(question.tasked, f"{reason}; tasks make partial results, which are merged", version)
+    spark = question.spark
+    if isinstance(spark, WindrowError):
+        return Chosen(driver, f"{reason}, but Spark SQL cannot evaluate it: {spark.message}", version)
+    if _lacking(spark) is not None:
+        return Chosen(driver, f"{reason}, but not all columns that Spark SQL would read are kept", version)
+    version.release()
+    return Chosen(spark, f"{reason}; its text is Spark SQL over the windows", spark.pin())

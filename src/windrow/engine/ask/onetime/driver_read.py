@@ -1,0 +1,133 @@
+"""A one-time query as a plan that ticks once: its operators are evaluated over the tuples that its windows hold.
+
+All tuples of a window are presented as born just before the instant. So every operator sees one tick, and what it gives
+is the relation at that instant: the semantics are those of continuous queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import count
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from windrow.dataplane.stores import WindowSource
+from windrow.engine.ask.onetime.pinning import AskedWindows, Pinning, bounds_at
+from windrow.engine.ask.onetime.sources import AskedSources
+from windrow.engine.ask.onetime.windowed_read import WindowedRead
+from windrow.engine.isolation.interface import PaneRange, Partial, PinnedVersion
+from windrow.engine.plans.tables import ordered, view_schema
+from windrow.operators.advance import advance
+from windrow.operators.changes import HEAD, OP
+from windrow.operators.scan import POINT, StreamRows, stored_schema
+from windrow.operators.stages.partials import partial_plan
+from windrow.operators.state import PlanState
+from windrow.operators.tables.edges import Edge
+from windrow.operators.tables.kernel import Kernel
+from windrow.operators.ticks import DueTicks
+from windrow.optimizer.pipeline import OptimizedPlan
+from windrow.plan.algebra.nodes import (
+    ContinuousPlan,
+    Lifetime,
+    Node,
+    StreamColumn,
+    StreamWindow,
+    TableScan,
+    Window,
+    walk,
+)
+from windrow.plan.algebra.rewriting import rewritten
+from windrow.plan.nodes import Attribute
+from windrow.types import POINT_MIN, SqlType
+
+
+class DriverRead(WindowedRead):
+    """A one-time query whose plan is evaluated in this process."""
+
+    answered_from = "driver"
+
+    def __init__(self, optimized: OptimizedPlan, sources: AskedSources, text: str, pinning: Pinning, kernel: Kernel):
+        self.optimized = optimized
+        plan = optimized.plan
+        super().__init__(AskedWindows(plan.windows, plan.point, plan.step), sources, text, pinning, kernel)
+        self._once = replace(plan, root=_as_windows(plan.root))
+        read = [node for node in walk(plan.root) if isinstance(node, Window | TableScan)]
+        self._tables = [node if isinstance(node, TableScan) else None for node in read]
+        self.partial = None if len(read) != 1 or any(self._tables) else partial_plan(plan.root)
+        """The part of the plan that is evaluated over runs of panes; None: all tuples are needed at once."""
+
+    @property
+    def plan(self) -> ContinuousPlan:
+        return self.optimized.plan
+
+    @property
+    def keeps_partials(self) -> bool:
+        return self.partial is not None
+
+    def read(self, pane: PaneRange, at: PinnedVersion) -> Partial:
+        """The partial result of a run of panes, as an Arrow table."""
+        assert self.partial is not None
+        source, window = at.reading[0], self.partial.window
+        assert isinstance(source, WindowSource)
+        lo, hi = POINT_MIN if pane.lo is None else pane.lo, pane.hi
+        if window.lifetime.since is not None:
+            lo = min(max(lo, window.lifetime.since), hi)
+        rows = source.rows(at.files[source.store], lo, hi, self.kernel)
+        return self.partial.partial(rows.rename_columns(stored_schema(window).names), self.kernel)
+
+    def _partial_of_none(self) -> Partial:
+        assert self.partial is not None
+        return self.partial.partial(stored_schema(self.partial.window).empty_table(), self.kernel)
+
+    def answer(self, partials: Sequence[Partial], at: PinnedVersion) -> pa.Table:
+        """The relation at the instant of a version, in the order of ORDER BY."""
+        if self.partial is not None and at.instant is not None:
+            lo, hi = bounds_at(self.asked.windows[0], at.instant)
+            # [SINCE p] holds nothing before p.
+            found = list(partials) or [self.read(PaneRange(0, lo, hi), at) if lo < hi else self._partial_of_none()]
+            merged = self.partial.merged(found)
+            return self.evaluated({}, {self.partial.path: self.partial.output(merged, self.due(at), self.kernel)}, at)
+        windows, inputs = count(), dict[int, StreamRows]()
+        for i, table in enumerate(self._tables):
+            inputs[i] = self._tuples(next(windows), at) if table is None else self._rows(table, at)
+        return self.evaluated(inputs, {}, at)
+
+    def evaluated(self, inputs: dict[int, StreamRows], given: dict[str, Edge], at: PinnedVersion) -> pa.Table:
+        """The answer from the tuples of windows, or from the output of nodes, by path."""
+        done = advance(self._once, PlanState(), inputs, self.due(at), self.kernel, given=given)
+        rows = done.changes.filter(pc.equal(done.changes.column(OP), "+"))
+        shown = pa.Table.from_arrays(rows.columns[len(HEAD) :], schema=view_schema(self.plan))
+        return ordered(self.plan, shown, self.kernel)
+
+    def due(self, at: PinnedVersion) -> DueTicks:
+        """The one tick that is evaluated."""
+        step = self.plan.step
+        instant = step if at.instant is None else at.instant
+        return DueTicks(instant - step, instant, step, self.plan.origin)
+
+    def _tuples(self, i: int, at: PinnedVersion) -> StreamRows:
+        """What a window holds, as born just before the instant."""
+        window, rows = self.plan.windows[i], self.held(i, at)
+        born = pa.array(np.full(rows.num_rows, self.due(at).upto - 1 - window.lifetime.offset))
+        return StreamRows(rows.set_column(0, POINT, born).rename_columns(stored_schema(window).names))
+
+    def _rows(self, scan: TableScan, at: PinnedVersion) -> StreamRows:
+        """The rows of a table, in their order, as born just before the instant."""
+        rows = at.tables[scan.table]
+        born = {POINT: pa.array(np.full(rows.num_rows, self.due(at).upto - 1))}
+        return StreamRows(pa.table(born | {one.column.sql: rows.column(one.name) for one in scan.columns}))
+
+
+def _as_windows(root: Node) -> Node:
+    """The plan with tables in the form of windows: at one instant nothing comes or goes, so they need no changes."""
+
+    def change(node: Node) -> Node:
+        if not isinstance(node, TableScan):
+            return node
+        columns = tuple(StreamColumn(one.column, one.name) for one in node.columns)
+        return StreamWindow(node.table, Attribute(POINT, SqlType("BIGINT")), Lifetime(None), columns)
+
+    return rewritten(root, change)

@@ -1,0 +1,1 @@
+"""What isolates one-time queries from window updates."""
