@@ -113,7 +113,7 @@ def test_names_are_unique(wr: windrow.Windrow) -> None:
         ("CREATE QUERY z AS SELECT k FROM v [RANGE 5]", "no stream 'v': this is the name of a query", "CREATE STREAM"),
         ("CREATE QUERY z AS SELECT k FROM s [RANGE 5] JOIN hostz ON k = ip", "no stream or table 'hostz'", "'hosts'"),
         ("SELECT * FROM hostss", "no stream or query 'hostss'", "'hosts'"),
-        ("INSERT INTO hosts (ip) SELECT k FROM s [RANGE 5]", "'s' has a window", "CREATE QUERY"),
+        ("INSERT INTO hosts (ip) SELECT k FROM s [RANGE 5]", "no instant of stream 's' is complete", "punctuate"),
     ):
         with pytest.raises(windrow.WindrowError, match=says) as caught:
             wr.sql(text)

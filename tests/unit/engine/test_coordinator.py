@@ -516,6 +516,27 @@ def test_a_long_window_is_read_in_pieces_though_a_short_one_opened_its_source() 
     assert read.read_panes == [(None, 10), *((lo, lo + 10) for lo in range(10, 100, 10))]
 
 
+@pytest.mark.parametrize("read_rows", [1, 1000])
+def test_updates_that_come_with_every_read(read_rows: int) -> None:
+    """Two updates come during each read of a window without a length, read at once or in pieces: the query ends."""
+    stream = ScriptedStream("s")
+    stream.move(5)
+    with laboratory(stream, hold_s=0.2) as lab:
+        read = CountingRead([stream], None)
+        read.read_rows = read_rows
+        read.files = {1: cast(PinnedFiles, SimpleNamespace(files=[SimpleNamespace(lo=0, hi=4, rows=5)]))}
+
+        def move() -> None:
+            for _ in range(2):
+                stream.move((stream.upto or 0) + 1)
+
+        read.before = move
+        n, instant, _ = answered(lab.coordinator, lab.coordinator.ask(read))
+        assert n == instant
+        assert len(read.read_panes) < 50
+    assert is_ws(lab.history)
+
+
 @pytest.mark.parametrize("slots", [1, 3])
 def test_many_readers_and_updates(slots: int) -> None:
     """Every answer has the count of the window that it claims, and the whole history is LWS."""

@@ -19,7 +19,7 @@ from windrow.engine.isolation.instants import committed_upto, tick_of
 from windrow.engine.isolation.interface import DRIVER_ROWS, PinnedVersion
 from windrow.engine.isolation.partials import KeptPartials
 from windrow.engine.isolation.recording import history_file
-from windrow.engine.isolation.sources import cuts_of, run_of
+from windrow.engine.isolation.sources import EVERYTHING, cuts_of, run_of
 from windrow.engine.isolation.staleness import staleness_of
 from windrow.engine.lags import MINUTES, LagRing
 from windrow.engine.progress import start_of
@@ -81,7 +81,7 @@ def test_cuts_bound_the_rows_of_a_read() -> None:
 
 
 def test_few_rows_are_read_at_once() -> None:
-    assert run_of(100, 5_000, DRIVER_ROWS) == 100
+    assert run_of(100, 5_000, DRIVER_ROWS) == EVERYTHING
     assert run_of(100, 10 * DRIVER_ROWS, DRIVER_ROWS) == 10
     assert run_of(4, 100 * DRIVER_ROWS, DRIVER_ROWS) == 1
 

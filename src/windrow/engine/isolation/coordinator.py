@@ -26,7 +26,7 @@ from windrow.engine.isolation.instants import NOTHING
 from windrow.engine.isolation.interface import OneTimeRead, PaneRange, PinnedVersion
 from windrow.engine.isolation.open_sources import OpenSources
 from windrow.engine.isolation.partials import split_at
-from windrow.engine.isolation.sources import cuts_of, rows_in, run_of
+from windrow.engine.isolation.sources import EVERYTHING, cuts_of, rows_in, run_of
 from windrow.errors import QueryCancelledError, QueryTimeoutError, StateError
 from windrow.schedulers.history import Entry, Isolation
 from windrow.schedulers.panes import instant_of
@@ -61,9 +61,6 @@ LONG_S = 0.1
 
 MOST_LENT = 8
 """At most so many slots are lent."""
-
-EVERYTHING = 1 << 40
-"""More panes than any window has: a query without partial results reads all at once."""
 
 UNPINNED = PinnedVersion(None)
 """The version of a query that has not pinned one yet."""

@@ -21,6 +21,9 @@ from windrow.plan.nodes import ROW_NUM
 from windrow.schedulers.panes import Pane, SourceKind, WindowUpdate
 from windrow.schedulers.transactions.interface import SourceOpens
 
+EVERYTHING = 1 << 40
+"""More panes than any window has: all that is to be read is read at once."""
+
 STILL = "nothing that moves"
 """The source of queries that read neither windows nor views."""
 
@@ -243,5 +246,6 @@ def cuts_of(version: PinnedVersion, most: int = DRIVER_ROWS) -> list[int]:
 
 
 def run_of(panes: int, rows: int, most: int) -> int:
-    """How many of the panes of a window are read at once, so that it is about `most` rows."""
-    return max(1, panes if rows <= most else panes * most // rows)
+    """How many of the panes of a window are read at once, so that it is about `most` rows. A window that has no more
+    is read at once, with all panes that arrive meanwhile."""
+    return EVERYTHING if rows <= most else max(1, panes * most // rows)

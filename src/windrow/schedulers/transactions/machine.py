@@ -5,7 +5,9 @@ restart. WINDOW: it keeps to the windows as of its beginning. SERIAL: updates of
 done, or until the engine tells that a hold has lasted long enough; from then on it is WINDOW, and says so.
 
 A query ends, whatever the updates do. After `restarts` restarts, the next attempt is SERIAL. A query that re-scans
-is never aborted; when it has re-scanned as many panes as so many restarts would, it holds updates back as well.
+is never aborted; when it has re-scanned as many panes as so many restarts would, it holds updates back as well. So
+does one that has read as many panes as so many restarts would and still has panes to read: they arrive faster than it
+reads them.
 
 Urgent queries read first, and among equals the one that came first. A read in progress is never interrupted.
 """
@@ -274,6 +276,9 @@ class TransactionMachine:
                 self._record(Operation(Op.READ, query.attempt_name, pane))
         self._reads[read] = query
         is_last = not any(query.unread())
+        query.taken += len(panes)
+        if query.isolation is Isolation.LATEST and not is_last and query.taken > (self.restarts + 1) * query.size:
+            query.isolation = Isolation.SERIAL
         self._decisions.append(ReadPanes(read, query.name, query.attempt, tuple(panes), query.instant, is_last))
 
     def _commit_all(self) -> None:

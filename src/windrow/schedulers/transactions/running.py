@@ -100,6 +100,7 @@ class RunningQuery:
         self.aborts = 0
         self.rescans = 0
         self.size = 1
+        self.taken = 0
         self.instant = 0
         self.is_started = False
         self.reading: int | None = None
@@ -137,6 +138,7 @@ class RunningQuery:
         for one in self.scanned.values():
             one.begin(self.instant)
         self.size = max(1, sum(len(one.unread) for one in self.scanned.values()))
+        self.taken = 0
         self.is_started = True
 
     def restart(self) -> None:
