@@ -559,8 +559,8 @@ def test_packets_example(tmp_path: Path, spark: Any) -> None:
 
 @pytest.mark.slow
 def test_demo(tmp_path: Path) -> None:
-    program = Program(tmp_path, "demo", "--seconds", "300", "--rate", "20000")
-    program.wait_for(r"both_links, [1-9][\d,]* changes, [\d.]+ s old: src 10\.\S+, pairs \d")
+    program = Program(tmp_path, "demo", "--seconds", "600", "--rate", "5000")
+    program.wait_for(r"both_links, [1-9][\d,]* changes, [\d.]+ s old: src 10\.\S+, pairs \d", 300)
     program.wait_for(r"totals \[\d\d:\d\d:\d\d .. \d\d:\d\d:\d\d\): packets [\d,]+, bytes")
     program.ctrl_c()
     assert program.ended(30) == 0, program.err
