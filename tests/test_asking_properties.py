@@ -79,6 +79,7 @@ def _asked(engine: EngineBackend, oracle: OracleBackend, text: str, event: Event
     return ["\n".join([f"{text}\nas of {window}, after {event}", *map(str, rows), "expected:", *map(str, expected)])]
 
 
+@pytest.mark.matrix
 @pytest.mark.slow
 @settings(
     max_examples=EXAMPLES,

@@ -15,7 +15,7 @@ import windrow
 from windrow.oracle import Oracle
 from windrow.testing import ManualClock
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.matrix]
 
 SEEDS = range(80 if is_full() else 5)
 PUNCTUATE = (

@@ -14,7 +14,7 @@ from test_joining_properties import tuples
 from windrow.synopses.answering.planner import HavingWay
 from windrow.synopses.kinds import basic_interval
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.matrix]
 
 SEEDS = range(60 if is_full() else 4)
 BOUNDS = ("COUNT(*)", "COUNT(x)", "SUM(x)", "SUM(z)", "MAX(x)", "MIN(x)", "MAX(y)", "COUNT(x) FILTER (WHERE x > 2)")

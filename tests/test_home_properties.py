@@ -10,7 +10,7 @@ import pytest
 from support.matrix import is_full
 from test_joining_properties import Joining, tuples
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.matrix]
 
 SEEDS = range(40 if is_full() else 3)
 

@@ -13,7 +13,7 @@ from test_by_source_properties import Story, batch
 
 from windrow.settings import SHARING_RULES
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.matrix]
 
 SEEDS = range(80) if is_full() else (1, 3, 17, 20)
 """17 and 20 once failed: landmark windows that joined late forgot their past."""

@@ -16,7 +16,7 @@ from windrow.oracle import Oracle
 from windrow.oracle.values import equal_rows, sort_key
 from windrow.testing import ManualClock
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.matrix]
 
 SEEDS = range(60 if is_full() else 4)
 Row = tuple[Any, ...]

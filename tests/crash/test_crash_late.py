@@ -16,7 +16,7 @@ import windrow
 from crash import child as children
 from crash.abandoned import run_to_kill
 
-pytestmark = [pytest.mark.slow, pytest.mark.crash]
+pytestmark = [pytest.mark.slow, pytest.mark.crash, pytest.mark.matrix]
 
 KILLS = (
     "deposit-committed:3",

@@ -17,7 +17,7 @@ from crash.test_crash_points import STORES, batches
 from windrow.dataplane.stores import KeptColumn
 from windrow.types import POINT_MAX, POINT_MIN, SqlType
 
-pytestmark = [pytest.mark.slow, pytest.mark.crash]
+pytestmark = [pytest.mark.slow, pytest.mark.crash, pytest.mark.matrix]
 
 KILLS = ("deposit-committed", *sorted(STORES))
 MODES = ("driver", "spark")

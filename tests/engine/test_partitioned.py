@@ -49,6 +49,7 @@ def same(some: list[Row], others: list[Row]) -> bool:
     return len(one) == len(other) and all(map(equal_rows, one, other))
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("seed", SEEDS)
 def test_ranks_of_spark_driver_and_oracle(seed: int, spark: Any, tmp_path: Path) -> None:
     rng, clock = Random(seed), ManualClock("2030-01-01 00:00:00")

@@ -174,6 +174,7 @@ def test_nothing_outlives_its_expiry(
     run(open_state, seed=step + rewritten, count=60, step=step, home="driver")
 
 
+@pytest.mark.matrix
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4) if is_full() else (1,))
 def test_nothing_outlives_its_expiry_in_other_runs(
@@ -185,6 +186,7 @@ def test_nothing_outlives_its_expiry_in_other_runs(
     run(open_state, seed, count=250 if is_full() else 120, step=1, home="driver")
 
 
+@pytest.mark.matrix
 @pytest.mark.slow
 @pytest.mark.parametrize("rewritten", [200_000, 0] if is_full() else [0])
 def test_nothing_outlives_its_expiry_in_spark(

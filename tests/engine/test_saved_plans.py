@@ -144,6 +144,7 @@ def goes_on(wr: Any, every: Rows, answer: Answer, name: str = "q") -> None:
 IN_SPARK = ("match_once", "place_negation") if is_full() else ("place_negation",)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("rule, home", [*((rule, "driver") for rule in CASES), *((rule, "spark") for rule in IN_SPARK)])
 def test_other_costs(open_state: Any, monkeypatch: pytest.MonkeyPatch, rule: str, home: str) -> None:
     """As after an upgrade whose rules choose otherwise."""

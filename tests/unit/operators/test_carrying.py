@@ -139,6 +139,7 @@ def check_from(new: ContinuousPlan, rows: Any, state: PlanState, answer: pa.Tabl
         assert found == expected, f"at tick {tick}: {found - expected} instead of {expected - found}"
 
 
+@pytest.mark.matrix
 @settings(max_examples=400 if is_full() else 40, **ANY)
 @given(st.data(), plans(), streams(), st.booleans(), st.booleans())
 def test_the_new_plan_goes_on_as_if_alone(data: Any, one: Any, rows: Any, restart: bool, related: bool) -> None:

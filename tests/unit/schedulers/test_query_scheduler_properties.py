@@ -42,6 +42,8 @@ from windrow.schedulers.queries import (
 from windrow.schedulers.queries.hybrid import COUNTED_ON
 from windrow.schedulers.queries.machine import QueryMachine
 
+pytestmark = pytest.mark.matrix
+
 COUNT = 20_000 if is_full() else 300
 CHUNKS = 10
 PERIODS = (1, 2, 3, 4, 6)
