@@ -107,8 +107,9 @@ class Kernel:
                 "autoload_known_extensions": False,
             }
             found = self._local.connection = duckdb.connect(":memory:", config=config)
-            # The plan gives the order in which inputs are probed (Golab's dissertation, section 5.3).
-            found.execute("SET disabled_optimizers = 'join_order'")
+            # The plan gives the order in which inputs are probed (Golab's dissertation, section 5.3). IN with five
+            # constants would be a join, which gives the rows of small chunks later: `evaluate` needs them in order.
+            found.execute("SET disabled_optimizers = 'join_order,in_clause'")
         most = self._max_value_bytes()
         if getattr(self._local, "most", None) != most:
             found.execute(f"SET VARIABLE max_value_bytes = {most}")
