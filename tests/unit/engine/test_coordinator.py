@@ -7,6 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
 
@@ -28,6 +29,7 @@ from windrow.engine.isolation.interface import PinnedVersion
 from windrow.errors import QueryCancelledError, QueryTimeoutError, ResultLimitError, StateError
 from windrow.schedulers.check_history import check_history
 from windrow.schedulers.history import Entry, History, Isolation
+from windrow.schedulers.transactions import LatestScheduler, ReadTransaction
 
 LATEST, WINDOW, SERIAL = Isolation.LATEST, Isolation.WINDOW, Isolation.SERIAL
 
@@ -162,6 +164,40 @@ def test_a_query_without_partials_restarts_three_times_and_then_holds_updates_ba
         assert (n, instant, found.isolation, found.aborts) == (30, 104, SERIAL, 4)
         eventually(lambda: answered(lab.coordinator, lab.coordinator.ask(CountingRead([stream], 5)))[1] == 200)
     assert is_lws(lab.history)
+
+
+class Aborting(LatestScheduler):
+    """Algorithm 7 without re-scans."""
+
+    def _begin(self, transaction: ReadTransaction) -> None:
+        super()._begin(replace(transaction, keeps_partials=False))
+
+
+def test_another_scheduler_decides_once_nothing_runs() -> None:
+    stream, gate = ScriptedStream("s"), Gate()
+    stream.move(100)
+    with laboratory(stream) as lab:
+        lab.coordinator.schedule_by(Aborting)
+        read = CountingRead([stream], 30)
+        read.before = gate
+        asked = lab.coordinator.ask(read)
+        gate.arrive()
+        with pytest.raises(StateError, match="one-time queries run"):
+            lab.coordinator.schedule_by(Aborting)
+        stream.move(110)
+        gate.let(10)
+        n, instant, found = answered(lab.coordinator, asked)
+        assert (n, instant, found.isolation, found.aborts, found.rescans) == (30, 110, LATEST, 1, 0)
+    assert is_lws(lab.history)
+
+
+def test_an_attempt_begins_without_what_another_has_read() -> None:
+    asked = AskedQuery(1, "", CountingRead([], 30), Terms())
+    asked.partials.add(0, 10, 10)
+    asked.keep_partials_of(1)
+    assert asked.partials.values == [10]
+    asked.keep_partials_of(2)
+    assert asked.partials.values == []
 
 
 def test_a_query_over_all_that_is_kept_ends_though_updates_never_take_a_pane_away() -> None:

@@ -119,6 +119,8 @@ class AskedQuery:
         self.holds = False
         """Whether it runs serially: updates of its streams may be held back."""
         self.partials = KeptPartials()
+        self.partials_of = 1
+        """The attempt that has read the partial results."""
         self.prepared: tuple[int, int, pa.Table, PinnedVersion] | None = None
         """The answer that the last read of an attempt has given, with the instant and the version that it is of."""
         self.committed: CommitQuery | None = None
@@ -158,6 +160,11 @@ class AskedQuery:
     def wait(self, seconds: float | None = None) -> bool:
         """Wait for its end; return whether it has come."""
         return self._done.wait(seconds)
+
+    def keep_partials_of(self, attempt: int) -> None:
+        """Forget what another attempt has read."""
+        if attempt != self.partials_of:
+            self.partials, self.partials_of = KeptPartials(), attempt
 
     def drop_version(self) -> None:
         """Release what it has pinned."""

@@ -47,6 +47,7 @@ from windrow.schedulers.transactions.interface import (
     TransactionEvent,
     UpdateReady,
 )
+from windrow.schedulers.transactions.machine import TransactionMachine
 
 log = logging.getLogger("windrow")
 
@@ -91,7 +92,7 @@ class Coordinator:
         self._hold_s = hold_s
         self.slots = slots or max(1, (os.cpu_count() or 1) - 1)
         self._record: Callable[[Entry], None] | None = None
-        self._scheduler = TtuScheduler(slots=self.slots, restarts=RESTARTS, record=self._recorded)
+        self._scheduler = self._made(TtuScheduler)
         self._lock = threading.RLock()
         self._asked: dict[int, AskedQuery] = {}
         self._by_name: dict[str, AskedQuery] = {}
@@ -176,6 +177,16 @@ class Coordinator:
         self._alarms.close()
         self._readers.shutdown()
         self._release_loose()
+
+    def schedule_by(self, make: Callable[..., TransactionMachine]) -> None:
+        """Let another scheduler decide from now on: benchmarks compare them. Raises StateError unless nothing runs."""
+        with self._lock:
+            if not self._scheduler.is_idle:
+                raise StateError("one-time queries run, or a history is recorded", remedy="Wait for their end.")
+            self._scheduler = self._made(make)
+
+    def _made(self, make: Callable[..., TransactionMachine]) -> TransactionMachine:
+        return make(slots=self.slots, restarts=RESTARTS, record=self._recorded)
 
     # -- histories -----------------------------------------------------------------------------
 
@@ -448,6 +459,7 @@ class Coordinator:
     def _read(self, asked: AskedQuery, panes: ReadPanes) -> _Prepared | None:
         """Read panes; with the last ones, the answer."""
         asked.reads += 1
+        asked.keep_partials_of(panes.attempt)
         version = self._version(asked, panes.instant)
         if not asked.read.keeps_partials:
             return asked.terms.check_result(asked.read.answer((), version)), version

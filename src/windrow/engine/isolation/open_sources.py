@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from windrow.engine.isolation.asked import AskedQuery
-from windrow.engine.isolation.interface import PinnedVersion, ReadWindow
+from windrow.engine.isolation.interface import DRIVER_ROWS, PinnedVersion, ReadWindow
 from windrow.engine.isolation.sources import (
     STILL,
     OpenSource,
@@ -66,7 +66,8 @@ class OpenSources:
             if name in missing and window.axis == ROW_NUM:
                 yield RowsSource(name, stream)
             elif name in missing:
-                yield StreamSource(name, stream, window.axis, window.offset, cuts_of(version))
+                cuts = cuts_of(version, min(DRIVER_ROWS, asked.read.read_rows))
+                yield StreamSource(name, stream, window.axis, window.offset, cuts)
         for view in asked.read.views if missing else ():
             yield ViewSource(self._view_name(view), self._view_of(view))
         if STILL in missing:

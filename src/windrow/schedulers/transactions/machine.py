@@ -81,6 +81,11 @@ class TransactionMachine:
         self._counter = 0
         self._decisions: list[TransactionDecision] = []
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no source is open, no query runs and no read is in progress."""
+        return not (self._sources or self._queries or self._reads)
+
     def on(self, *events: TransactionEvent) -> tuple[TransactionDecision, ...]:
         """What to do now; see `TransactionScheduler.on`."""
         for i, event in enumerate(events):
