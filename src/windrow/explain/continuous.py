@@ -222,6 +222,8 @@ class _Boxes:
         if self._running is None or not self._running.query.meter.points:
             return None
         meter, is_time = self._running.query.meter, self._plan.point.is_timestamp
+        if self._running.query.shares_join_with and not meter.of(path).calls:
+            return None
         rate = meter.of(path).rows / (meter.points / 1e6 if is_time else meter.points)
         return f"{number_text(rate)} rows per {'second' if is_time else 'point'}"
 
@@ -230,7 +232,7 @@ class _Boxes:
             return []
         meter, others = self._running.query.meter, self._running.query.shares_join_with
         if others and isinstance(one.node, StreamWindow) and not meter.of(path).calls:
-            return [("ran", f"processed with query {others[0]}: the join above has the numbers")]
+            return [("ran", "read once for all queries of the shared join, and not counted for each")]
         own, below = meter.of(path), [meter.of(f"{path}.{i}") for i in range(len(one.inputs))]
         seconds = max(0.0, own.seconds - sum(other.seconds for other in below))
         is_known = any(other.calls for other in below)

@@ -67,8 +67,8 @@ class PlanTables:
             raise CatalogError(
                 f"'{name}' is no continuous query, and has no changes",
                 place=place,
-                remedy=f"Known: {', '.join(self._plans().names()) or 'none yet'}. Of a query with SLIDE: FROM "
-                f"answers('{name}').",
+                remedy=f"Queries that run as plans: {', '.join(self._plans().names()) or 'none yet'}. Those with SLIDE "
+                "have answers('name') instead. A stream has neither: SELECT * FROM its name [RANGE …].",
             )
         return PlanTable(self._at(place, lambda: self._reads.changes(query)), f"changes of query {query.name}")
 

@@ -89,7 +89,8 @@ def _retaining(stream: StreamState, plan: Finalise) -> str:
     window, attribute = plan.window, plan.scan.attribute
     assert isinstance(window, SlidingWindow)
     reach, retained = window.range + window.offset, stream.definition.retained
-    if attribute.is_rows or stream.definition.revises or (retained is not None and retained.length >= reach):
+    is_kept = retained is not None and retained.length >= reach
+    if attribute.is_rows or stream.definition.revises or stream.definition.is_derived or is_kept:
         return "This standing query would keep what it needs:"
     length = format_interval(reach).upper() if attribute.type.is_timestamp else str(reach)
     return (

@@ -230,8 +230,9 @@ def not_kept(wish: WindowWish, found: NoSource) -> UnsupportedError:
     """The error for a window that no store has."""
     kind = wish.stream.definition.type_of(wish.axis)
     length = "d" if wish.reach is None else format_interval(wish.reach).upper() if kind.is_timestamp else wish.reach
+    retain = f"Create the stream with RETAIN {length}, which keeps its tuples for questions; or create"
     return UnsupportedError(
         f"the window of '{wish.called}' cannot be read: {found.why}",
-        remedy=f"Create the stream with RETAIN {length}, which keeps its tuples for questions; or create a standing "
-        "query, CREATE QUERY name AS SELECT …, and ask for its view: SELECT * FROM name.",
+        remedy=f"{'Create' if wish.stream.definition.is_derived else retain} a standing query, CREATE QUERY name AS "
+        "SELECT …, and ask for its view: SELECT * FROM name.",
     )
