@@ -42,9 +42,10 @@ GROUPED = answers(
 
 @pytest.fixture(autouse=True)
 def closed_figures() -> Iterator[None]:
-    """Every figure can be drawn, without a warning."""
+    """Every figure can be drawn, without a warning. Those of earlier tests are none of ours."""
     from matplotlib import pyplot
 
+    pyplot.close("all")
     yield
     for number in pyplot.get_fignums():
         with warnings.catch_warnings():
