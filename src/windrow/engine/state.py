@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from windrow.catalog.definitions import StreamDef
 from windrow.cql.statements import CreateQuery
+from windrow.dataplane.answers.finishing import answer_schema
 from windrow.dataplane.ingest.grouping import Grouping
 from windrow.dataplane.sinks import Sink, StagingSink
 from windrow.engine.choices.chooser import GroupingChoice
@@ -92,6 +93,11 @@ class QueryState:
     def periodic(self) -> PeriodicAnswers | None:
         """What rule CS8 compares with other queries."""
         return periodic_answers(self.plan)
+
+    @cached_property
+    def answer_schema(self) -> pa.Schema:
+        """The columns of its answers, without those of corrections."""
+        return answer_schema(self.plan.outputs, self.plan.scan.attribute.type)
 
 
 @dataclass

@@ -139,6 +139,11 @@ def merged_view(changes: Sequence[pa.Table], ticked: int) -> pa.Table:
     return taken(rows, _ends(rows) >= ticked).combine_chunks()
 
 
+def view_at(changes: Sequence[pa.Table], ticked: int) -> pa.Table:
+    """The rows of the view that these changes make at a tick."""
+    return LiveView.from_table(merged_view(changes, ticked)).at(ticked)
+
+
 def by_expiration(changes: Sequence[pa.Table], ticked: int, width: int) -> list[pa.Table]:
     """The view after these changes, of which none is a '-', by the interval of this width in which its rows end: those
     of far intervals together, and those that do not end. There is at least one table."""

@@ -190,6 +190,6 @@ class Finalise:
     def scan(self) -> Scan:
         return self.input.input.input
 
-    @property
+    @cached_property
     def window(self) -> Window:
         return self.input.window

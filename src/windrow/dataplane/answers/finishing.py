@@ -311,8 +311,9 @@ def answer_schema(outputs: Sequence[Output], kind: SqlType) -> pa.Schema:
 
 def plain(table: pa.Table, schema: pa.Schema | None = None) -> pa.Table:
     """The table with dictionary-encoded columns decoded; with a schema, cast to it."""
-    types = [c.type.value_type if pa.types.is_dictionary(c.type) else c.type for c in table.columns]
-    schema = pa.schema(zip(table.column_names, types, strict=True)) if schema is None else schema
+    if schema is None:
+        types = [c.type.value_type if pa.types.is_dictionary(c.type) else c.type for c in table.columns]
+        schema = pa.schema(zip(table.column_names, types, strict=True))
     columns = [c if c.type == kind else c.cast(kind) for c, kind in zip(table.columns, schema.types, strict=True)]
     return pa.Table.from_arrays(columns, schema=schema)
 

@@ -24,7 +24,7 @@ from windrow.engine.plans.tables import (
 from windrow.errors import CatalogError, StateError, UnsupportedError
 from windrow.operators.changes import AT, HEAD, OP, in_order
 from windrow.operators.tables.kernel import Kernel
-from windrow.operators.view import LiveView, merged_view
+from windrow.operators.view import view_at
 from windrow.types import point_text
 
 ATTEMPTS = 5
@@ -65,18 +65,17 @@ class PlanReads:
         if plan.periodic:
             found, last = self.answer(query)
             return found.select(view_schema(plan).names), last
-        ticked, changes = self._version(query)
-        if ticked is None or not changes:
+        ticked, rows = self._version(query)
+        if rows is None:
             return view_schema(plan).empty_table(), ticked
-        shown = LiveView.from_table(merged_view(changes, ticked))
-        return ordered(plan, view_table(plan, shown.at(ticked)), self._kernel), ticked
+        return ordered(plan, view_table(plan, rows), self._kernel), ticked
 
-    def _version(self, query: ContinuousQuery) -> tuple[int | None, Sequence[pa.Table]]:
-        """The last tick, and the changes that make the view as of it."""
+    def _version(self, query: ContinuousQuery) -> tuple[int | None, pa.Table | None]:
+        """The last tick, and the rows of the view as of it; None: it has none yet."""
         if self._refresh is None:
             self._refuse_closed()
             version = query.version
-            return version.progress.ticked, version.changes
+            return version.progress.ticked, version.view
         ticked = None
 
         def read() -> list[pa.Table]:
@@ -89,7 +88,7 @@ class PlanReads:
             return tables
 
         tables = self._again(read)
-        return ticked, tables
+        return ticked, None if ticked is None or not tables else view_at(tables, ticked)
 
     def answers(self, query: ContinuousQuery) -> pa.Table:
         """All retained answers of a query with SLIDE, in window order."""

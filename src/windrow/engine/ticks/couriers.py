@@ -17,6 +17,8 @@ from windrow.engine.lending import LendableLock
 class Errand:
     """One call. `has_ended` is read after the wait: until then the call runs, or has not begun."""
 
+    __slots__ = ("call", "error", "has_ended", "result")
+
     def __init__(self, call: Callable[[], Any]):
         self.call = call
         self.has_ended = False

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from windrow.crash import crash_point
-from windrow.dataplane.answers.finishing import answer_schema, plain
+from windrow.dataplane.answers.finishing import plain
 from windrow.dataplane.answers.revisions import revised_schema
 from windrow.dataplane.blocks import BlockStore
 from windrow.dataplane.sinks import AnswerBatch, Sink, StagingSink
@@ -231,8 +231,7 @@ def _retained(stream: StreamState, item: QueryAnswers, keep: int) -> pa.Table | 
 
 def delivered_schema(stream: StreamState, query: QueryState) -> pa.Schema:
     """The schema of a query's delivered answers."""
-    schema = answer_schema(query.plan.outputs, query.plan.scan.attribute.type)
-    return revised_schema(schema) if stream.definition.revises else schema
+    return revised_schema(query.answer_schema) if stream.definition.revises else query.answer_schema
 
 
 def _first_kept(table: pa.Table, keep: int) -> int:

@@ -139,7 +139,7 @@ def _by_selection(stream: StreamState, state: SynopsisState, due: list[DueWindow
         hindered = why_not_selected(query.plan.input, stream.definition.revises, derived, bool(stream.promises))
         requests.append(HolisticRequest(query.name, query.plan.input, lookup.starts, lookup.ends, hindered))
     chosen = dict(zip(holistic, state.holistic.selects(state.synopsis, requests), strict=True))
-    return [replace(item, by_selection=chosen.get(i, False)) for i, item in enumerate(due)]
+    return [replace(item, by_selection=True) if chosen.get(i) else item for i, item in enumerate(due)]
 
 
 def slices(due: Sequence[DueWindows], frontier: int) -> Iterator[tuple[int, list[DueWindows]]]:
@@ -160,7 +160,9 @@ def slices(due: Sequence[DueWindows], frontier: int) -> Iterator[tuple[int, list
         for item in due:
             first = 0 if below is None else int(np.searchsorted(item.extents.ticks, below, side="right"))
             final = int(np.searchsorted(item.extents.ticks, bound, side="right"))
-            if final > first:
+            if final - first == len(item.extents):
+                part.append(item)
+            elif final > first:
                 part.append(replace(item, extents=item.extents.part(slice(first, final))))
         yield bound, part
         below = bound

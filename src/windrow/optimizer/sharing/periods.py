@@ -6,6 +6,8 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from sqlglot import exp
+
 from windrow.cql.dialect import CQL
 from windrow.plan.nodes import Finalise
 from windrow.windows import LandmarkWindow, SlidingWindow
@@ -45,11 +47,16 @@ def _text(plan: Finalise) -> object:
         aggregate.input,
         aggregate.keys,
         aggregate.aggregates,
-        [(o.name, o.expression.sql(dialect=CQL), o.type) for o in plan.outputs],
-        None if plan.having is None else plan.having.sql(dialect=CQL),
-        [(o.expression.sql(dialect=CQL), o.descending, o.nulls_first) for o in plan.order],
+        [(o.name, _sql(o.expression), o.type) for o in plan.outputs],
+        None if plan.having is None else _sql(plan.having),
+        [(_sql(o.expression), o.descending, o.nulls_first) for o in plan.order],
         plan.limit,
     )
+
+
+def _sql(tree: exp.Expr) -> object:
+    """What identifies an expression. Most are columns, for which SQL need not be generated: that takes 0.1 ms."""
+    return (tree.name,) if isinstance(tree, exp.Column) else tree.sql(dialect=CQL)
 
 
 def leaders(answers: Sequence[PeriodicAnswers | None]) -> list[int | None]:

@@ -27,7 +27,8 @@ _TO_PUSH = (
 )
 _TO_SPLIT = (
     "It needs columns of both streams. Compute it over each of them first, where Spark evaluates it, and put the "
-    "results together with + or CONCAT: CONCAT(f(s.x), f(t.x)) instead of f(CONCAT(s.x, t.x))."
+    "results together with + or CONCAT: CONCAT(f(s.x), f(t.x)) instead of f(CONCAT(s.x, t.x)). Of a function of "
+    "constants alone, write the value."
 )
 
 
