@@ -29,7 +29,6 @@ from windrow.operators.stages.cutting import node_at, staged, windows_below
 from windrow.operators.state import ROOT, empty_tables, is_strict
 from windrow.operators.tables.metering import PlanMeter
 from windrow.operators.ticks import NEVER, DueTicks
-from windrow.operators.view import view_at
 from windrow.optimizer.common_join import SharableJoin, sharable_join
 from windrow.optimizer.common_subplan import SharableSubPlan, sharable_subplans
 from windrow.optimizer.facts import Facts
@@ -127,18 +126,13 @@ class PlanVersion:
     state: HomeState
     merged: tuple[ShownPart, ...] = ()
     since: tuple[ShownPart, ...] = ()
+    shown: list[pa.Table] = field(default_factory=list, init=False, compare=False, repr=False)
+    """The view as users see it, once somebody has read this version: others need not fold the changes again."""
 
     @property
     def changes(self) -> tuple[pa.Table, ...]:
         """All that the view is made of."""
         return tuple(part.table for part in (*self.merged, *self.since))
-
-    @cached_property
-    def view(self) -> pa.Table | None:
-        """The rows of the view at the last tick; None before the first. The first reader of a version works it out for
-        all others."""
-        ticked, changes = self.progress.ticked, self.changes
-        return None if ticked is None or not changes else view_at(changes, ticked)
 
     @property
     def merged_upto(self) -> int:

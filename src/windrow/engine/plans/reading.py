@@ -25,6 +25,7 @@ from windrow.errors import CatalogError, StateError, UnsupportedError
 from windrow.operators.changes import AT, HEAD, OP, in_order
 from windrow.operators.tables.kernel import Kernel
 from windrow.operators.view import view_at
+from windrow.plan.algebra.nodes import ContinuousPlan
 from windrow.types import point_text
 
 ATTEMPTS = 5
@@ -65,17 +66,23 @@ class PlanReads:
         if plan.periodic:
             found, last = self.answer(query)
             return found.select(view_schema(plan).names), last
-        ticked, rows = self._version(query)
-        if rows is None:
-            return view_schema(plan).empty_table(), ticked
-        return ordered(plan, view_table(plan, rows), self._kernel), ticked
+        if self._refresh is not None:
+            ticked, changes = self._stored(query)
+            return self._shown(plan, changes, ticked), ticked
+        self._refuse_closed()
+        version = query.version
+        if not version.shown:
+            version.shown.append(self._shown(plan, version.changes, version.progress.ticked))
+        return version.shown[0], version.progress.ticked
 
-    def _version(self, query: ContinuousQuery) -> tuple[int | None, pa.Table | None]:
-        """The last tick, and the rows of the view as of it; None: it has none yet."""
-        if self._refresh is None:
-            self._refuse_closed()
-            version = query.version
-            return version.progress.ticked, version.view
+    def _shown(self, plan: ContinuousPlan, changes: Sequence[pa.Table], ticked: int | None) -> pa.Table:
+        """The view that changes make at a tick, as users see it."""
+        if ticked is None or not changes:
+            return view_schema(plan).empty_table()
+        return ordered(plan, view_table(plan, view_at(changes, ticked)), self._kernel)
+
+    def _stored(self, query: ContinuousQuery) -> tuple[int | None, Sequence[pa.Table]]:
+        """From the catalog, the last tick, and the changes that make the view as of it."""
         ticked = None
 
         def read() -> list[pa.Table]:
@@ -88,7 +95,7 @@ class PlanReads:
             return tables
 
         tables = self._again(read)
-        return ticked, None if ticked is None or not tables else view_at(tables, ticked)
+        return ticked, tables
 
     def answers(self, query: ContinuousQuery) -> pa.Table:
         """All retained answers of a query with SLIDE, in window order."""

@@ -130,7 +130,7 @@ class Asking:
         if read is None:
             return None
         size = sum(int(table.nbytes) for table in version.tables.values())
-        return None if size > self._settings().integer("driver_ask_bytes") else read.answer((), version)
+        return None if size > self._settings().integer("driver_ask_bytes") else read.of_tables(version)
 
     def view_read(self, select: exp.Expr, text: str) -> DriverRead | None:
         """A query over views and tables alone, if the driver can evaluate it; else None."""

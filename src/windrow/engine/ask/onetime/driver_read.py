@@ -6,6 +6,7 @@ is the relation at that instant: the semantics are those of continuous queries.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import count
@@ -36,12 +37,16 @@ from windrow.plan.algebra.nodes import (
     StreamColumn,
     StreamWindow,
     TableScan,
+    TopRows,
     Window,
     walk,
 )
 from windrow.plan.algebra.rewriting import rewritten
 from windrow.plan.nodes import Attribute
 from windrow.types import POINT_MIN, SqlType
+
+MOST_REMEMBERED = 1 << 16
+"""An answer of at most so many bytes is remembered."""
 
 
 class DriverRead(WindowedRead):
@@ -53,10 +58,12 @@ class DriverRead(WindowedRead):
         self.optimized = optimized
         plan = optimized.plan
         super().__init__(AskedWindows(plan.windows, plan.point, plan.step), sources, text, pinning, kernel)
-        self._once = replace(plan, root=_as_windows(plan.root))
+        root, self._limit = _without_limit(plan)
+        self._once = replace(plan, root=_as_windows(root))
         read = [node for node in walk(plan.root) if isinstance(node, Window | TableScan)]
         self._tables = [node if isinstance(node, TableScan) else None for node in read]
-        self.partial = None if len(read) != 1 or any(self._tables) else partial_plan(plan.root)
+        self._answered: tuple[list[weakref.ref[pa.Table]], pa.Table] | None = None
+        self.partial = None if len(read) != 1 or any(self._tables) else partial_plan(root)
         """The part of the plan that is evaluated over runs of panes; None: all tuples are needed at once."""
 
     @property
@@ -100,7 +107,18 @@ class DriverRead(WindowedRead):
         done = advance(self._once, PlanState(), inputs, self.due(at), self.kernel, given=given)
         rows = done.changes.filter(pc.equal(done.changes.column(OP), "+"))
         shown = pa.Table.from_arrays(rows.columns[len(HEAD) :], schema=view_schema(self.plan))
-        return ordered(self.plan, shown, self.kernel)
+        return ordered(self.plan, shown, self.kernel).slice(0, self._limit)
+
+    def of_tables(self, at: PinnedVersion) -> pa.Table:
+        """The answer to a query that reads tables alone. If it comes again before one of them has moved, its last
+        answer is given, unless that is large."""
+        read = [at.tables[scan.table] for scan in self._tables if scan is not None]
+        known = self._answered
+        if known is not None and all(one() is table for one, table in zip(known[0], read, strict=True)):
+            return known[1]
+        found = self.answer((), at)
+        self._answered = ([weakref.ref(table) for table in read], found) if found.nbytes <= MOST_REMEMBERED else None
+        return found
 
     def due(self, at: PinnedVersion) -> DueTicks:
         """The one tick that is evaluated."""
@@ -119,6 +137,15 @@ class DriverRead(WindowedRead):
         rows = at.tables[scan.table]
         born = {POINT: pa.array(np.full(rows.num_rows, self.due(at).upto - 1))}
         return StreamRows(pa.table(born | {one.column.sql: rows.column(one.name) for one in scan.columns}))
+
+
+def _without_limit(plan: ContinuousPlan) -> tuple[Node, int | None]:
+    """The root without ORDER BY and LIMIT, and the limit: of one relation, the first rows are those of its sorted
+    rows."""
+    root = plan.root
+    if isinstance(root, TopRows) and root.order and root.order == plan.order:
+        return root.input, root.limit
+    return root, None
 
 
 def _as_windows(root: Node) -> Node:
