@@ -10,6 +10,7 @@ import pytest
 
 import windrow
 from windrow.engine.ask.onetime import asking as asking_module
+from windrow.engine.ask.onetime.driver_read import DriverRead
 from windrow.errors import ReadOnlyError, ResultLimitError, SpanError, UnsupportedError
 
 from .conftest import Open
@@ -165,6 +166,43 @@ def test_views_and_tables_are_read_in_the_driver(wr: Any) -> None:
     assert found.rows() == [{"name": "bob", "total": 625}]
     assert (found.answered_from, found.window) == ("driver", 50)
     assert wr.sql("SELECT COUNT(*) AS n, RANK() OVER (ORDER BY k) AS r FROM v GROUP BY k").answered_from == "spark"
+
+
+def test_answers_over_a_view_are_remembered_until_it_ticks(wr: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    question = "SELECT k, s FROM v ORDER BY s DESC LIMIT 1"
+    evaluate, evaluated = DriverRead.answer, list[str]()
+
+    def answer(self: DriverRead, *given: Any) -> Any:
+        evaluated.append(self.text)
+        return evaluate(self, *given)
+
+    monkeypatch.setattr(DriverRead, "answer", answer)
+    wr.query("v", "SELECT k, SUM(x) AS s FROM s [RANGE 20] GROUP BY k")
+    put(wr, *rows(0, 41))
+    assert [wr.sql(question).rows() for _ in range(3)] == [[{"k": "b", "s": 300}]] * 3
+    assert evaluated == [question]
+    put(wr, *rows(41, 51))
+    assert [wr.sql(question).rows() for _ in range(3)] == [[{"k": "b", "s": 400}]] * 3
+    assert evaluated == [question] * 2
+
+
+@pytest.mark.parametrize(
+    "question, found",
+    [
+        ("ORDER BY x LIMIT 2", [(None, "b"), (1, "a")]),
+        ("ORDER BY x DESC NULLS LAST, k LIMIT 3", [(2, "a"), (2, "b"), (1, "a")]),
+        ("ORDER BY x % 2 DESC LIMIT 3", [(1, "a"), (1, "c"), (2, "a")]),
+        ("LIMIT 2", [(None, "b"), (1, "a")]),
+        ("ORDER BY x LIMIT 0", []),
+        ("ORDER BY x LIMIT 100", [(None, "b"), (1, "a"), (1, "c"), (2, "a"), (2, "b")]),
+    ],
+)
+def test_first_rows(wr: Any, question: str, found: list[tuple[int | None, str]]) -> None:
+    wr.query("v", "SELECT x, k FROM s [RANGE 100]")
+    put(wr, (1, "b", None), (2, "a", 2), (3, "c", 1), (4, "b", 2), (5, "a", 1), (10, "z", 9))
+    for source in ("s [RANGE 100]", "v"):
+        answer = [tuple(row.values()) for row in wr.sql(f"SELECT x, k FROM {source} {question}").rows()]
+        assert (answer if "ORDER" in question else sorted(answer, key=lambda row: row[0] or 0)) == found
 
 
 def test_plans_are_remembered_until_the_catalog_changes(wr: Any) -> None:
