@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ from support.killed import copy_as_killed
 
 from windrow.engine.plans import commits
 from windrow.engine.plans.changing import swapping, takeover
-from windrow.errors import SettingError
+from windrow.engine.plans.spark_plans import SparkPlans
+from windrow.errors import SessionError, SettingError
 
 STREAM = "CREATE STREAM {} (t BIGINT, k INT, x INT) FROM memory TIMESTAMP BY t PUNCTUATE ORDERED"
 SELECT = (
@@ -100,6 +102,47 @@ def test_spark_builds_what_is_too_large_for_the_driver(open_state: Any, monkeypa
     again = open_state(**large)
     fed(again, every, last + 61, last + 100)
     assert answer(again) == expected(every, last + 100) != []
+
+
+def first_builds_fail(monkeypatch: pytest.MonkeyPatch, run: Callable[[], Any]) -> list[str]:
+    """The first job of those that build a state does something else; return what has been built, by name."""
+    built, original, jobs = list[str](), SparkPlans.built, SparkPlans._run
+
+    def counted(self: Any, query: Any, due: Any) -> Any:
+        is_first = not built
+        built.append(query.name)
+        if is_first:
+            tried = iter([run])
+            self._run = lambda *of: next(tried, lambda: jobs(self, *of))()
+        try:
+            return original(self, query, due)
+        finally:
+            self.__dict__.pop("_run", None)
+
+    monkeypatch.setattr(SparkPlans, "built", counted)
+    return built
+
+
+def test_a_file_that_is_merged_meanwhile(open_state: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The state is built of the files that are there now."""
+    built = first_builds_fail(monkeypatch, lambda: [(None, [{"missing": "a file is not there"}])])
+    monkeypatch.setattr(takeover, "restored", None)
+    wr, every = begun(open_state, plan_home="spark", driver_plan_bytes="1 B"), dict[str, Rows]()
+    last = fed_until_chosen(wr, every, wr._engine.plans.query("q").plan)
+    assert built == ["q"] and answer(wr) == expected(every, last) != []
+
+
+def test_a_state_that_cannot_be_built_fails_no_tick(open_state: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise SessionError("the Spark job of a tick failed: out of memory")
+
+    built = first_builds_fail(monkeypatch, fail)
+    wr, every = begun(open_state, plan_home="spark", driver_plan_bytes="1 B"), dict[str, Rows]()
+    plan = wr._engine.plans.query("q").plan
+    fed(wr, every, 0, 150)
+    assert answer(wr) == expected(every, 150) != []
+    fed(wr, every, 151, 200)
+    assert built == ["q"] and wr._engine.plans.query("q").plan == plan and answer(wr) == expected(every, 200) != []
 
 
 def test_what_nobody_can_build_in_spark_keeps_its_plan(open_state: Any) -> None:

@@ -158,10 +158,15 @@ class SparkPlans:
         return [found[query.id] for query in queries]
 
     def built(self, query: ContinuousQuery, due: DueTicks) -> PlanBatch | None:
-        plan = self._due(query, due, False, _StoreFiles(self._stores), state=None)
-        ((_, reports),) = self._run([plan], [], StageJob((plan.batch,), ()))
-        failed = any("error" in told or "missing" in told for told in reports)
-        return None if failed else self._done(plan, reports)
+        for _ in range(ATTEMPTS):
+            plan = self._due(query, due, False, _StoreFiles(self._stores), state=None)
+            ((_, reports),) = self._run([plan], [], StageJob((plan.batch,), ()))
+            if any("error" in told for told in reports):
+                return None
+            if not any("missing" in told for told in reports):
+                return self._done(plan, reports)
+            self._stores.look_again(query.uses)
+        return None
 
     def _pass_idle(self, query: ContinuousQuery, due: DueTicks, merging: bool, found: dict[int, PlanOutcome]) -> bool:
         """Pass the ticks of a query for which nothing comes and nothing goes; return whether it is one."""

@@ -24,6 +24,7 @@ from windrow.engine.plans.manager import PlanManager, made_query
 from windrow.engine.plans.planning import saved_query
 from windrow.engine.plans.query import ContinuousQuery
 from windrow.engine.queries.query_manager import QueryManager
+from windrow.errors import WindrowError
 from windrow.logs import log_event
 from windrow.operators.scan import reach
 from windrow.optimizer.drift import Drift, drift
@@ -78,8 +79,7 @@ class Reoptimizer:
         new.tables = self._plans.table_uses(new.plan)
         new.sink, new.subscribers, new.metrics = old.sink, old.subscribers, old.metrics
         new.ticking, new.late_call, new.weighed_at = old.ticking, old.late_call, ticked
-        takeovers = self._swaps.takeovers
-        taken = (takeovers.prepared if takeovers.fits_driver(old) else takeovers.built)(old, new, ticked)
+        taken = self._prepared(old, new, ticked)
         if taken is None or not _keeps_all(taken, ticked):
             return None
         saved = saved_query(new.plan, types, choices)
@@ -88,6 +88,21 @@ class Reoptimizer:
         self._plans.take_over(old, new)
         _log(new, found)
         return new
+
+    def _prepared(self, old: ContinuousQuery, new: ContinuousQuery, ticked: int) -> PlanTakeover | None:
+        """What the new plan takes over; None if that cannot be made. A query goes on by its old plan then: a better one
+        is worth no failed tick."""
+        takeovers = self._swaps.takeovers
+        try:
+            return (takeovers.prepared if takeovers.fits_driver(old) else takeovers.built)(old, new, ticked)
+        except WindrowError as error:
+            log_event(
+                "plan_kept",
+                "query '{query}': it keeps its plan, since the state of a better one cannot be built: {why}",
+                query=old.name,
+                why=str(error),
+            )
+            return None
 
 
 def _keeps_all(taken: PlanTakeover, ticked: int) -> bool:
