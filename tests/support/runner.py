@@ -269,7 +269,7 @@ class EngineBackend:
         grid = TickGrid(plan.step, plan.origin)
         points = {point for one in (*mine, *theirs) for point in (one.ts, one.exp) if point is not None}
         ticks = [tick for tick in map(grid.above, points) if ticked is not None and tick <= ticked]
-        ticks = ticks if past is None else [tick for tick in ticks if tick > past]
+        ticks = ticks if past is None else [tick for tick in {*ticks, past} if tick >= past]
         expected = replay(mine, ticks, grid.above, tuple.__eq__)
         for tick, rows in replay(theirs, ticks, grid.above).items():
             if not same_answers(expected[tick], rows, False):
