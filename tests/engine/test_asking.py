@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 import windrow
+from windrow.dataplane.kernels import window_rows
 from windrow.engine.ask.onetime import asking as asking_module
 from windrow.engine.ask.onetime.driver_read import DriverRead
+from windrow.engine.ask.onetime.tasked_read import TaskedRead
 from windrow.errors import ReadOnlyError, ResultLimitError, SpanError, UnsupportedError
 
 from .conftest import Open
@@ -148,6 +150,31 @@ def test_large_questions_go_to_spark(wr: Any, question: str, reason: str) -> Non
     assert large.answered_from == "spark"
     assert sorted(map(str, large.rows())) == sorted(map(str, small.rows()))
     assert reason in wr.sql(f"EXPLAIN {question}").plan
+
+
+@pytest.mark.parametrize(("read_rows", "partial_rows"), [(1000, 20), (20, 7)])
+def test_tasks_make_a_partial_result_of_each_piece(
+    wr: Any, monkeypatch: pytest.MonkeyPatch, read_rows: int, partial_rows: int
+) -> None:
+    """Small files are read together, large ones in parts; the rows of one point, in shares."""
+    monkeypatch.setattr(TaskedRead, "read_rows", read_rows)
+    monkeypatch.setattr(TaskedRead, "partial_rows", partial_rows)
+    monkeypatch.setattr(window_rows, "LEAST_ROWS", 1)
+    for lo, hi in ((0, 1), (1, 3), (3, 40), (40, 42), (42, 43)):
+        put(wr, *rows(lo, hi))
+    put(wr, *([(45, "c", 1)] * 30), (50, "a", 0))
+    for question in (
+        "SELECT k, COUNT(*) AS n, SUM(x) AS s, MAX(x) AS m FROM s [RANGE 45] WHERE x % 3 <> 1 OR k = 'c' GROUP BY k",
+        "SELECT COUNT(*) AS n FROM s [SINCE 2]",
+        "SELECT x FROM s [UNBOUNDED] WHERE k = 'c' OR x > 20",
+        "SELECT COUNT(*) AS n FROM s [RANGE 4]",
+    ):
+        wr.sql("SET ask_home = 'driver'")
+        expected = wr.sql(question)
+        wr.sql("SET ask_home = 'spark'")
+        found = wr.sql(question)
+        assert (found.answered_from, found.window) == ("spark", expected.window)
+        assert sorted(map(str, found.rows())) == sorted(map(str, expected.rows())) != []
 
 
 def test_own_aggregates_over_joins_stay_in_the_driver(wr: Any) -> None:

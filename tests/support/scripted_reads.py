@@ -120,11 +120,16 @@ class CountingRead:
 
         return PinnedVersion(None if instant is None else instant - instant % self.tick, self.files, release=release)
 
-    def read(self, pane: PaneRange, at: PinnedVersion) -> int:
-        self.before()
-        assert at.instant is not None and pane.hi <= at.instant
-        self.read_panes.append((pane.lo, pane.hi))
-        return self._count(0, pane.lo, pane.hi)
+    @property
+    def partial_rows(self) -> int:
+        return self.read_rows
+
+    def partials(self, runs: Sequence[PaneRange], at: PinnedVersion) -> Iterator[int]:
+        for run in runs:
+            self.before()
+            assert at.instant is not None and run.hi <= at.instant
+            self.read_panes.append((run.lo, run.hi))
+            yield self._count(0, run.lo, run.hi)
 
     def answer(self, partials: Sequence[int], at: PinnedVersion) -> pa.Table:
         self.ahead()

@@ -549,7 +549,7 @@ def test_a_long_window_is_read_in_pieces_though_a_short_one_opened_its_source() 
         files = [SimpleNamespace(lo=lo, hi=lo + 9, rows=10) for lo in range(0, 100, 10)]
         read.files = {1: cast(PinnedFiles, SimpleNamespace(files=files))}
         assert answered(lab.coordinator, lab.coordinator.ask(read))[0] == 100
-    assert read.read_panes == [(None, 10), *((lo, lo + 10) for lo in range(10, 100, 10))]
+    assert read.read_panes == [*((lo, lo + 10) for lo in range(90, 0, -10)), (None, 10)]
 
 
 @pytest.mark.parametrize("read_rows", [1, 1000])

@@ -15,19 +15,19 @@ from windrow.operators.tables.kernel import Kernel
 
 @dataclass(frozen=True)
 class PartialWork:
-    """What tasks do: read the rows of a window, compute what is not kept, and reduce them by a part of a plan."""
+    """What tasks do: each reads rows of a window, computes what is not kept, and reduces them by a part of a plan."""
 
-    rows: WindowRows
+    rows: tuple[WindowRows, ...]
     source: WindowSource
     plan: PartialPlan
     max_value_bytes: int
 
-    def reduced(self, share: int) -> pa.Table:
-        """The merged partial result of a share."""
+    def reduced(self, task: int) -> pa.Table:
+        """The merged partial result of the rows of a task."""
         kernel, names = _kernel(self.max_value_bytes), stored_schema(self.plan.window).names
         found = [
             self.plan.partial(self.source.computed(table, kernel).rename_columns(names), kernel)
-            for table in self.rows.tables(share)
+            for table in self.rows[task].tables(0)
         ]
         if not found:
             empty = stored_schema(self.plan.window).empty_table()

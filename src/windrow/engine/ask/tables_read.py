@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 
@@ -17,7 +17,7 @@ class TablesRead:
     windows: tuple[ReadWindow, ...] = ()
     tick = 1
     keeps_partials = False
-    read_rows = DRIVER_ROWS
+    read_rows = partial_rows = DRIVER_ROWS
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class TablesRead:
         rows = {name: one.ready for name, one in taken.items() if one.query is None}
         return PinnedVersion(None, tables=rows, reading=(taken,), ticks=shown.pop() if len(shown) == 1 else None)
 
-    def read(self, pane: PaneRange, at: PinnedVersion) -> Partial:
+    def partials(self, runs: Sequence[PaneRange], at: PinnedVersion) -> Iterator[Partial]:
         raise ValueError("this query keeps no partial results")
 
     def answer(self, partials: Sequence[Partial], at: PinnedVersion) -> pa.Table:

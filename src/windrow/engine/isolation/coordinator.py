@@ -471,11 +471,14 @@ class Coordinator:
         wanted = [(pane.start - window.offset, pane.end - window.offset) for pane in panes.panes]
         gaps = asked.partials.gaps([(low, high)] if panes.is_last else wanted)
         # A pane may have far more rows than a read should: its source was cut for the query that opened it.
-        for lo, hi in split_at(gaps, cuts_of(version, asked.read.read_rows) if gaps else ()):
+        pieces = split_at(gaps, cuts_of(version, asked.read.partial_rows) if gaps else ())
+        pieces.reverse()  # the oldest, which leave the window next, are read last
+        runs = [PaneRange(0, None if lo <= least else lo, hi) for lo, hi in pieces]
+        for (lo, hi), partial in zip(pieces, asked.read.partials(runs, version), strict=True):
+            asked.partials.add(lo, hi, partial)
+            asked.terms.check_partials(asked.partials.nbytes)
             if not self._is_current(asked, panes):
                 return None
-            asked.partials.add(lo, hi, asked.read.read(PaneRange(0, None if lo <= least else lo, hi), version))
-            asked.terms.check_partials(asked.partials.nbytes)
         if not panes.is_last:
             return None
         return asked.terms.check_result(asked.read.answer(asked.partials.values, version)), version

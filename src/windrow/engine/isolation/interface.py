@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -97,11 +97,17 @@ class OneTimeRead(Protocol):
     def read_rows(self) -> int:
         """About so many rows are read at once, if partial results are kept: then a read is short."""
 
+    @property
+    def partial_rows(self) -> int:
+        """About so many rows have a partial result of their own, at most `read_rows`. One that leaves the window in
+        part is read again."""
+
     def pin(self, at_most: int | None = None) -> PinnedVersion:
         """The newest committed version of what it reads, with an instant not above `at_most` (None: any)."""
 
-    def read(self, pane: PaneRange, at: PinnedVersion) -> Partial:
-        """The partial result of a run of panes: a function of the committed rows alone."""
+    def partials(self, runs: Sequence[PaneRange], at: PinnedVersion) -> Iterator[Partial]:
+        """The partial result of each run of panes, in their order: a function of the committed rows alone. Runs that
+        nobody asks the iterator for need not be read."""
 
     def answer(self, partials: Sequence[Partial], at: PinnedVersion) -> pa.Table:
         """The answer from partial results, in any order. A query that keeps none evaluates everything here."""

@@ -7,7 +7,7 @@ is the relation at that instant: the semantics are those of continuous queries.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import count
 
@@ -74,16 +74,25 @@ class DriverRead(WindowedRead):
     def keeps_partials(self) -> bool:
         return self.partial is not None
 
-    def read(self, pane: PaneRange, at: PinnedVersion) -> Partial:
-        """The partial result of a run of panes, as an Arrow table."""
+    def partials(self, runs: Sequence[PaneRange], at: PinnedVersion) -> Iterator[Partial]:
+        """The partial results of runs of panes, as Arrow tables."""
         assert self.partial is not None
-        source, window = at.reading[0], self.partial.window
-        assert isinstance(source, WindowSource)
-        lo, hi = POINT_MIN if pane.lo is None else pane.lo, pane.hi
-        if window.lifetime.since is not None:
-            lo = min(max(lo, window.lifetime.since), hi)
-        rows = source.rows(at.files[source.store], lo, hi, self.kernel)
-        return self.partial.partial(rows.rename_columns(stored_schema(window).names), self.kernel)
+        source, names = self.source(at), stored_schema(self.partial.window).names
+        for run in runs:
+            rows = source.rows(at.files[source.store], *self.points(run), self.kernel)
+            yield self.partial.partial(rows.rename_columns(names), self.kernel)
+
+    def source(self, at: PinnedVersion) -> WindowSource:
+        """How the window is read of which partial results are kept."""
+        found = at.reading[0]
+        assert isinstance(found, WindowSource)
+        return found
+
+    def points(self, run: PaneRange) -> tuple[int, int]:
+        """The points of a run of panes that the window counts."""
+        assert self.partial is not None
+        lo, since = POINT_MIN if run.lo is None else run.lo, self.partial.window.lifetime.since
+        return (lo if since is None else min(max(lo, since), run.hi)), run.hi
 
     def _partial_of_none(self) -> Partial:
         assert self.partial is not None
@@ -94,7 +103,9 @@ class DriverRead(WindowedRead):
         if self.partial is not None and at.instant is not None:
             lo, hi = bounds_at(self.asked.windows[0], at.instant)
             # [SINCE p] holds nothing before p.
-            found = list(partials) or [self.read(PaneRange(0, lo, hi), at) if lo < hi else self._partial_of_none()]
+            found = list(partials) or (
+                list(self.partials([PaneRange(0, lo, hi)], at)) if lo < hi else [self._partial_of_none()]
+            )
             merged = self.partial.merged(found)
             return self.evaluated({}, {self.partial.path: self.partial.output(merged, self.due(at), self.kernel)}, at)
         windows, inputs = count(), dict[int, StreamRows]()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
@@ -59,7 +59,11 @@ class WindowedRead:
     def pin(self, at_most: int | None = None) -> PinnedVersion:
         return self.pinning.pin(self.asked, self.wishes, self.sources, self.text, at_most)
 
-    def read(self, pane: PaneRange, at: PinnedVersion) -> Partial:
+    @property
+    def partial_rows(self) -> int:
+        return self.read_rows
+
+    def partials(self, runs: Sequence[PaneRange], at: PinnedVersion) -> Iterator[Partial]:
         raise ValueError("this query keeps no partial results")
 
     def answer(self, partials: Sequence[Partial], at: PinnedVersion) -> pa.Table:
