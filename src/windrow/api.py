@@ -228,7 +228,7 @@ class Windrow:
         if isinstance(inner, CreateDerivedStream):
             inner = self._engine.statements.query_of(inner, text)
         if isinstance(inner, Select):
-            self._refuse_nothing(inner)
+            self._refuse_without_source(inner)
             if not self._engine.reads.reads_windows(inner.select):
                 return Plan(self._engine.reads.explain_select(inner.select, text) + only)
             return self._explain_one_time(inner, text, statement.verbose)
@@ -275,7 +275,7 @@ class Windrow:
 
     def _select(self, statement: Select, text: str) -> Result:
         """The answer to a one-time query."""
-        self._refuse_nothing(statement)
+        self._refuse_without_source(statement)
         timeout_us = None if statement.timeout is None else statement.timeout.amount
         terms = Terms.of(self._engine.settings, statement.isolation, statement.priority, timeout_us)
         found = self._engine.reads.ask(statement.select, text, terms)
@@ -284,8 +284,8 @@ class Windrow:
         )
         return Result(found.rows, window=found.window, asked=asked)
 
-    def _refuse_nothing(self, statement: Select) -> None:
-        """Raise if a one-time query reads nothing."""
+    def _refuse_without_source(self, statement: Select) -> None:
+        """Raise if a one-time query has no FROM."""
         if not named_tables(statement.select):
             raise UnsupportedError(
                 "a one-time query reads a window of a stream, a query, a table, answers('query'), changes('query') or "
@@ -304,7 +304,7 @@ class Windrow:
         if len(statements) != 1 or not isinstance(statements[0], Select):
             raise ParseError("frame takes one SELECT", remedy="sql(…) executes other statements.")
         self._opened()
-        self._refuse_nothing(statements[0])
+        self._refuse_without_source(statements[0])
         _refuse_terms(statements[0])
         found = self._engine.reads.frame(statements[0].select, text)
         self._frames.hold(found.frame, found.release)

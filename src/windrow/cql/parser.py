@@ -297,7 +297,7 @@ def _tail_start(cursor: Cursor, is_tail: Callable[[Cursor], bool] = _is_tail) ->
 
 
 def _follows_emit(cursor: Cursor) -> bool:
-    """Whether EMIT is a clause, here or in ksqlDB and RisingWave; otherwise `emit` is a name."""
+    """Whether `emit` begins a clause (ours, or one of ksqlDB or RisingWave); otherwise it is a name."""
     following = cursor.word(1)
     return following in ("EVERY", "LATEST", "FINAL", "CHANGES") or (following == "ON" and cursor.word(2) == "WINDOW")
 

@@ -182,7 +182,7 @@ class _Boxes:
         return own
 
     def _shared(self, path: str) -> list[Note]:
-        """With which queries it has all from here downwards in common."""
+        """A note on the queries that share everything from this node downwards."""
         others = None if self._running is None else self._running.query.shares_subplans.get(path)
         if not others:
             return []

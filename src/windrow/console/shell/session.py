@@ -246,7 +246,7 @@ class Shell:
 
     @contextmanager
     def untimed(self) -> Iterator[None]:
-        """A block that the timing leaves out: the user reads."""
+        """A block that is left out of the timing, such as one that waits for the user to read."""
         begun_s = time.monotonic()
         try:
             yield

@@ -63,7 +63,7 @@ TakenTables = Mapping[str, FinishedTable]
 
 
 def key_of(node: exp.Table) -> str:
-    """By what a table of FROM is found: its name, or its call with the argument."""
+    """The key of a table of FROM in `TakenTables`: its name, or its call with the argument."""
     return node.this.sql().lower() if isinstance(node.this, exp.Anonymous) else node.name.lower()
 
 

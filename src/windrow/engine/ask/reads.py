@@ -200,7 +200,7 @@ class AnswerReader:
 
     def _selected(self, select: exp.Expr, text: str, taken: TakenTables, version: PinnedVersion) -> Answered:
         """The answer to a one-time query over retained answers, views, changes and dead letters, as they were taken;
-        `window` is the tick of the views."""
+        `version` has the ticks of the views."""
         if is_whole_table(select):
             return Answered(self.finished.select(select, text, taken), version.ticks, VIEW)
         with self._spark.jvm.watched():

@@ -125,8 +125,8 @@ def _place(select: exp.Expr, text: str) -> Place | None:
 
 
 def _fit(stream: StreamState, state: SynopsisState, plan: Finalise, derives: bool) -> SnapshotFit | SnapshotMisfit:
-    """The latest window that a synopsis can answer, or why it cannot. The search for covers takes longest, so it is
-    last."""
+    """The latest window that a synopsis can answer, or why it cannot. `derivations_of` takes longest, so it is
+    called after the cheap tests."""
     window = plan.window
     assert isinstance(window, SlidingWindow)
     why = next(_misfits(state, plan), None)

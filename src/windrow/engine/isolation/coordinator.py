@@ -318,7 +318,8 @@ class Coordinator:
         """A stream or view that is read has moved; called by the thread of its commit, which must go on."""
         try:
             with self._lock:
-                # In a history, a later query must be seen to read all panes of its window.
+                # While a history is recorded, no pane is forgotten: a later query must be seen to read all of its
+                # window.
                 for update in self._sources.updates(self._new_update, forgets=self._record is None):
                     self._tell(UpdateReady(update))
         except Exception:

@@ -41,7 +41,7 @@ class OpenSource(Protocol):
 
     @property
     def watchers(self) -> dict[str, Callable[[], None]]:
-        """What is called after every commit that may move it, by the name of the source."""
+        """Callbacks by source name, called after every commit that may move that source."""
 
     def opens(self) -> SourceOpens:
         """What the scheduler is told first."""

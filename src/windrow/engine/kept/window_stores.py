@@ -529,7 +529,7 @@ class WindowStores:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """The transaction of the caller, or an own one."""
+        """The caller's transaction, or a new one."""
         if self._catalog.in_transaction:
             yield
         else:

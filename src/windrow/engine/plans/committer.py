@@ -239,8 +239,8 @@ class PlanCommitter:
         return list(found.values())
 
     def _is_stale(self, query: ContinuousQuery, ticked: int) -> bool:
-        """Whether the catalog lags behind: tuples have expired that its progress still needs, or parts of state and of
-        the view that a commit drops."""
+        """Whether the catalog must be brought up to date: it still holds back tuples that have expired, or parts of
+        the state or the view that a commit would drop."""
         known, most = query.committed, query.twentieth
         longest = max(window.lifetime.range or 0 for window in query.plan.windows)
         if known is None or ticked - known >= max(longest // 20, query.plan.step):
@@ -281,7 +281,8 @@ def _staying(batch: ProcessedBatch, keep: int) -> list[ShownPart]:
 
 
 def _shown_from(batch: ProcessedBatch, keep: int) -> int:
-    """The first commit of whose changes the view is made after a batch, beside its merged parts."""
+    """The number of the oldest commit whose changes are still needed, beside the merged parts, to make the view after
+    this batch."""
     seq = batch.query.progress.seq + 1
     own = seq + 1 if batch.done.shows_new else seq
     return next((part.seq for part in _staying(batch, keep)), own)

@@ -45,8 +45,8 @@ BACK = 4
 @dataclass(frozen=True)
 class PlanBatch:
     """What a batch of ticks gives: `count` changes, which `changes` reads in order; the state after it; the parts to
-    write, or the blocks that tasks have written; and the kinds of earlier parts that these replace. `covered`: windows
-    of a periodic plan hold tuples below this tick."""
+    write, or the blocks that tasks have written; and the kinds of earlier parts that these replace. `covered`, of a
+    periodic plan: the tick from which on its windows hold no tuple so far."""
 
     count: int
     changes: Callable[[], pa.Table]

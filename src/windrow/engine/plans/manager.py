@@ -345,7 +345,7 @@ class PlanManager:
         return _paths_of(query.statement, query.plan, query.derived is not None)
 
     def claim(self, statement: CreateQuery, plan: ContinuousPlan, begun: bool) -> Claim:
-        """The right of a query to its output."""
+        """The claim by which a query may write to its output; `begun`: it has written there before."""
         mode, stream = mode_of(statement, plan), self._manager.stream(plan.streams[0])
         name = None if mode is None else mode.value
         return self._manager.claim(statement.name, stream, sink_columns(plan, mode), begun, name)

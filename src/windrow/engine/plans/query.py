@@ -332,8 +332,8 @@ class ContinuousQuery:
         return None
 
     def unmerged_rows(self, keep: int) -> int:
-        """How many of the newest changes need not be in the merged view, since they are kept anyway. None, if rows are
-        withdrawn, which every reader would look for; or if the sink is shown the view at every tick."""
+        """How many of the newest changes need not be in the merged view, since they are kept anyway. 0 if rows are
+        withdrawn, which every reader would look for, or if the sink is shown the view at every tick."""
         return 0 if self.is_withdrawn or self.mode is SinkMode.VIEW else keep
 
     @cached_property

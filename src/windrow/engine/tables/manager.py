@@ -91,7 +91,8 @@ class TableManager:
         return (known, False) if known is not None else (self.add(statement), True)
 
     def known(self, statement: CreateTable) -> StoredTable | None:
-        """The table that IF NOT EXISTS finds; raises CatalogError if there is one and it is not asked for."""
+        """The table of this name, or None. Raises CatalogError if there is one and the statement has no IF NOT
+        EXISTS."""
         known = self.find(statement.name)
         if known is not None and not statement.if_not_exists:
             raise CatalogError(

@@ -38,7 +38,7 @@ class TableUse:
     is_whole: bool
 
     def rows(self, effects: Effects, due: DueTicks) -> TableRows:
-        """What a batch reads after these changes."""
+        """What a batch reads of the table, if these changes are in effect already."""
         table, since = self.table, effects.get(self.table.id)
         if table.feed is not None:
             with table.changing:

@@ -46,7 +46,7 @@ class Kernel:
         return Kernel, (self._max_value_bytes(), self._memory_limit)
 
     def query(self, sql: str, **tables: pa.Table) -> pa.Table:
-        """The result of a statement over tables. Times must be naive (`naive`)."""
+        """The result of a statement over tables. Pass times without a zone: see `naive`."""
         connection = self._connection()
         for name, table in tables.items():
             connection.register(name, table)

@@ -97,7 +97,7 @@ def new_results(inputs: Sequence[JoinSide]) -> JoinResults:
 
 
 def touched_results(inputs: Sequence[JoinSide], touched: Sequence[Mask]) -> JoinResults:
-    """The results of which a row is touched, each once; `old` of the inputs is not read."""
+    """Each result with at least one touched row, once. `JoinSide.old` is ignored."""
     orders = [np.argsort(mask, kind="stable") for mask in touched]
     met = new_results([_ordered(one, order, mask) for one, order, mask in zip(inputs, orders, touched, strict=True)])
     return replace(met, rows=tuple(order[rows] for order, rows in zip(orders, met.rows, strict=True)))

@@ -224,8 +224,8 @@ class Evaluation:
         return f"windrow_oracle_w{self._views}", tuple(types)
 
     def _relation(self, source: FromItem) -> tuple[str, tuple[str, ...], bool]:
-        """A view of the rows of a table: each with every tick at which it is there, and the instants since the tick
-        before; of one that is NON RETROACTIVE, with the births of the tuples that see it."""
+        """A view of a table's rows, once for each tick at which they are there. Of a NON RETROACTIVE table: once,
+        with the interval of births of the tuples that see them."""
         assert source.table is not None
         name, step = source.table.lower(), self.plan.step
         versions, is_seen = self.tables[name], name in self.nrrs

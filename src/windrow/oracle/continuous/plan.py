@@ -92,8 +92,8 @@ class StandingPlan:
         return min(found) if len(found) == len(starts) else None
 
 
-def plan_of(query: exp.Expr, find: FindStream, created: int = 0) -> StandingPlan:
-    """The plan of a query over streams that `find` finds by name."""
+def standing_plan(query: exp.Expr, find: FindStream, created: int = 0) -> StandingPlan:
+    """What the oracle evaluates for a continuous query; `find` gives a stream by its name."""
     query = spelled_out(query)
     windows = [one for one in all_sources(query) if one.window is not None]
     read = [(one.stream, one.window) for one in windows if one.stream is not None and one.window is not None]

@@ -23,7 +23,7 @@ from windrow.oracle.continuous.evaluation import (
     stream_sources,
     streamed,
 )
-from windrow.oracle.continuous.plan import StandingPlan, axis_of, plan_of
+from windrow.oracle.continuous.plan import StandingPlan, axis_of, standing_plan
 from windrow.oracle.continuous.reading import all_sources
 from windrow.oracle.continuous.tables import EffectiveVersion, TableHistory
 
@@ -53,7 +53,7 @@ class ContinuousQueries:
 
     def create(self, statement: CreateQuery) -> None:
         """Add a query. Over streams that have tuples it counts from the first tick above them on; see `begin`."""
-        plan = plan_of(statement.select, self._statement_of, len(self._log))
+        plan = standing_plan(statement.select, self._statement_of, len(self._log))
         found = self._evaluation(plan, 0).points()
         since = {name: plan.first_above(max(points)) if points else None for name, points in found.items()}
         self._plans[statement.name.lower()] = replace(plan, since=since)
@@ -143,7 +143,7 @@ class ContinuousQueries:
         """A query that is asked once: the instant of its windows, and its rows then. Without an instant, the last one
         that is complete; None: all its windows go by arrival, which no instant bounds. Tables are as they are now;
         those that streams feed as of the instant."""
-        plan = plan_of(select, self._statement_of)
+        plan = standing_plan(select, self._statement_of)
         is_read = len(list(select.find_all(StreamTable))) == len(stream_sources(plan.query))
         if not is_read or select.find(exp.Window) is not None:
             raise UnsupportedError("the oracle reads windows in FROM, EXISTS and IN, and has no OVER")

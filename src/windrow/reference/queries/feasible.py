@@ -1,6 +1,6 @@
 """Whether deadlines can be met at all, by trying every schedule.
 
-An update allows so many runs before the next one comes. Each run answers one query, at the same cost. A query of period
+Between two updates only a given number of runs fits. Each run answers one query, at the same cost. A query of period
 n must be answered within n updates after its last answer, or after it came; not before the first of them.
 """
 
@@ -38,7 +38,7 @@ def can_answer_again(periods: Sequence[int], capacities: Sequence[int], only_whe
 
     @cache
     def search(update: int, slack: tuple[int, ...]) -> bool:
-        """`slack` before the update."""
+        """`slack`: how many updates each query may still wait, before this one."""
         if update > len(capacities):
             return True
         now = [one - 1 for one in slack]

@@ -72,7 +72,8 @@ def cheapest_periods(costs: Sequence[SubGroupCost]) -> PeriodPlan:
 
 
 def _best_of_all(costs: Sequence[SubGroupCost], coincidences: Coincidences) -> tuple[dict[int, int], float]:
-    """Every sub-group keeps its period, or takes one that a sub-group before it keeps."""
+    """The cheapest plan and its cost, of all in which each sub-group keeps its period or takes one that an earlier
+    sub-group keeps."""
     plans: list[dict[int, int]] = [{}]
     for one in costs:
         plans = [{**plan, one.period: given} for plan in plans for given in {*plan.values(), one.period}]

@@ -122,7 +122,8 @@ def _type_of(kind: pa.DataType) -> SqlType | None:
 
 
 def has_names(select: exp.Expr) -> bool:
-    """Whether Windrow and Spark SQL agree on the names of all columns of the answer: aliases, or those of columns."""
+    """Whether all columns of the answer have a name that Windrow and Spark SQL agree on: an alias, or that of a
+    column."""
     while isinstance(select, exp.SetOperation | exp.Subquery):
         select = select.this
     return all(isinstance(item, exp.Alias | exp.Column | exp.Star) for item in select.expressions)
