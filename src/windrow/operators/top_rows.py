@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from windrow.cql.final.sql import ordered_by
 from windrow.operators.layouts.keyed import Keyed, gone_rows
 from windrow.operators.layouts.live import ENTER, LEAVE, Lives, folded, intervals
 from windrow.operators.layouts.steps import Outcome, StateTable, TickBatch
@@ -77,9 +78,7 @@ def _ordered(node: TopRows, rows: pa.Table, batch: TickBatch) -> pa.Table:
     """The rows in the order of the query, ties by all columns."""
     types = types_of(node.schema)
     order = [
-        f"{batch.kernel.final(one.expression, types).sql} {'DESC' if one.descending else 'ASC'} "
-        f"NULLS {'FIRST' if one.nulls_first else 'LAST'}"
-        for one in node.order
+        ordered_by(batch.kernel.final(one.expression, types).sql, one.descending, one.nulls_first) for one in node.order
     ]
     by = ", ".join([*order, *(f'"{column.sql}" ASC NULLS FIRST' for column in node.schema), "r"])
     columns = {column.sql: naive(rows.column(column.sql)) for column in node.schema}

@@ -19,8 +19,3 @@ class UpdatePattern(IntEnum):
 
     def __str__(self) -> str:
         return self.name
-
-    @property
-    def is_predictable(self) -> bool:
-        """Whether every result carries its end, so that no negative tuple is needed."""
-        return self < UpdatePattern.STR

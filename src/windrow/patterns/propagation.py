@@ -102,7 +102,8 @@ class Annotated:
 def annotate(plan: ContinuousPlan | Node) -> Annotated:
     """The plan with the patterns of every edge.
 
-    Raises ValueError for a window over the output of a sub-query that is not MONOTONIC; `window_refusal` says why.
+    Raises ValueError, with the reason, for a window over the output of a sub-query that is not MONOTONIC (section
+    3.3.3).
     """
     return _annotated(plan.root if isinstance(plan, ContinuousPlan) else plan, ())
 
@@ -110,14 +111,6 @@ def annotate(plan: ContinuousPlan | Node) -> Annotated:
 def why(node: Node) -> str:
     """The rule that gave the patterns of a node's output, in one sentence."""
     return annotate(node).why
-
-
-def window_refusal(node: Node) -> str | None:
-    """Why the output of a sub-query cannot have a window (section 3.3.3); None if it can."""
-    found = annotate(node)
-    if found.output is MONOTONIC:
-        return None
-    return f"only results that never leave the output can be windowed, and this output is {found.output}: {found.why}"
 
 
 def _annotated(node: Node, path: Path) -> Annotated:

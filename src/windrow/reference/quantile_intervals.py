@@ -13,6 +13,7 @@ same arrays. The engine does the same over panes of many groups (`synopses/holis
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -139,7 +140,8 @@ class QuantileSynopsis:
         count = int(self._present.lookup_one(low, high)[0]) if self._some_absent else high - low
         if not count:
             return None
-        return select_one(self._arrays_of(low, high), phi.rank_of(count), self._meter)
+        rank = max(math.floor(count * phi.fraction), 1)
+        return select_one(self._arrays_of(low, high), rank, self._meter)
 
     def _arrays_of(self, low: int, high: int) -> list[Longs]:
         """The sorted arrays of one interval, none empty."""

@@ -1,7 +1,7 @@
 """Windows, extents, window ids, panes and punctuations: pure functions."""
 
 from windrow.windows.contexts import Context, Extents, Points, joined_ranges, ranges
-from windrow.windows.cuts import Cuts, CutSchedule, may_share, why_not_share
+from windrow.windows.cuts import Cuts, CutSchedule, why_not_share
 from windrow.windows.ended import Ended, answered_upto
 from windrow.windows.frontier import (
     Frontier,
@@ -49,7 +49,6 @@ __all__ = [
     "heartbeat",
     "Ended",
     "answered_upto",
-    "may_share",
     "why_not_share",
     "joined_ranges",
     "ranges",

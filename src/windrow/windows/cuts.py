@@ -170,17 +170,12 @@ INCOMMENSURATE = 64
 """With more grid cuts per union cut than this, two sets of edges practically never meet."""
 
 
-def may_share(present: Cuts, incoming: Cuts, cut_factor: int) -> bool:
-    """Whether a query with cuts `incoming` may share a synopsis with cuts `present`.
+def why_not_share(present: Cuts, incoming: Cuts, cut_factor: int) -> str | None:
+    """Why a query with cuts `incoming` may not share a synopsis with cuts `present`; None if it may.
 
     It may not if the union has more than `cut_factor` times the present cuts, or if the two sets hardly ever coincide
     (333 ms and 1 s): sharing then saves nothing, and every window of both covers more panes.
     """
-    return why_not_share(present, incoming, cut_factor) is None
-
-
-def why_not_share(present: Cuts, incoming: Cuts, cut_factor: int) -> str | None:
-    """The reason why they may not share, as text; None if they may."""
     union = present.union(incoming)
     if union == present:
         return None

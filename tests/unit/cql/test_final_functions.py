@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from windrow.cql import check_functions, finalize, parse_expression, parse_one, to_duckdb
 from windrow.cql.final.functions import FUNCTIONS
-from windrow.cql.final.sql import order_term
+from windrow.cql.final.sql import ordered_by
 from windrow.cql.functions import FINAL_FUNCTIONS, function_name
 from windrow.cql.statements import Select
 from windrow.errors import FunctionError
@@ -642,7 +642,10 @@ def test_order_matches_spark(frame: DataFrame, duck: duckdb.DuckDBPyConnection) 
     terms = [f"{name} {way}" for name in "dlms" for way in ("ASC", "DESC", "ASC NULLS LAST", "DESC NULLS FIRST")]
     statement = parse_one(f"SELECT a FROM answers ORDER BY {', '.join(terms)}")
     assert isinstance(statement, Select)
-    ours = [order_term(term, TYPES) for term in statement.select.args["order"].expressions]
+    ours = [
+        ordered_by(to_duckdb(term.this, TYPES), bool(term.args.get("desc")), bool(term.args.get("nulls_first")))
+        for term in statement.select.args["order"].expressions
+    ]
     ranks = [f"CAST(rank() OVER (ORDER BY {term}) AS INT)" for term in terms]
     theirs = frame.selectExpr("row_id", *ranks).collect()
     duckdb_ranks = ", ".join(f"CAST(rank() OVER (ORDER BY {term}) AS INTEGER)" for term in ours)

@@ -7,16 +7,9 @@ import random
 import pytest
 from sqlglot import exp
 
-from windrow.optimizer.sharing.covers import (
-    Candidate,
-    is_cover,
-    is_disjoint_cover,
-    is_subcover,
-    is_supercover,
-    relevant,
-)
+from windrow.optimizer.sharing.covers import Candidate, concatenation, relevant
 from windrow.optimizer.sharing.periods import PeriodicAnswers, leaders
-from windrow.optimizer.sharing.predicates import Predicate, predicate_of
+from windrow.optimizer.sharing.predicates import Predicate, reader_of
 from windrow.optimizer.sharing.rules import RULES, computed_together, may_join, rule, verdict_of
 from windrow.optimizer.sharing.synopsis_plans import SynopsisPlan, style_of, wanted_cuts
 from windrow.optimizer.sharing.uses import NEW, Applicant, SynopsisUse
@@ -34,7 +27,7 @@ IS_TCP, IS_UDP, IS_USER = "`protocol` = 'TCP'", "`protocol` = 'UDP'", "`user` = 
 
 
 def p(text: str) -> Predicate:
-    return predicate_of(text, COLUMNS)
+    return reader_of(COLUMNS)(text)
 
 
 TCP, UDP, USER = p(IS_TCP), p(IS_UDP), p(IS_USER)
@@ -134,12 +127,9 @@ def test_no_query_joins_windows() -> None:
 
 
 def test_covers_of_q1_to_q6() -> None:
-    assert is_cover(EITHER, [TCP, UDP]) and is_disjoint_cover(EITHER, [TCP, UDP])
-    assert is_subcover(EITHER, [TCP]) and not is_cover(EITHER, [TCP])
-    assert is_cover(TCP_OR_USER, [TCP, USER]) and not is_disjoint_cover(TCP_OR_USER, [TCP, USER])
-    assert is_supercover(TCP, [EITHER]) and is_supercover(UDP, [EITHER])
-    assert EITHER.is_disjoint and not TCP_OR_USER.is_disjoint
-    assert not is_cover(TCP, []) and not is_subcover(TCP, [])
+    assert concatenation([TCP, UDP]) == EITHER and TCP.excludes(UDP), "a disjoint cover"
+    assert concatenation([TCP, USER]) == TCP_OR_USER and not TCP.excludes(USER), "a cover that is not disjoint"
+    assert TCP.terms < EITHER.terms, "a subcover of Q3, and Q3 is a supercover of Q1"
 
 
 def test_ss4_q3_adds_q1_and_q2() -> None:

@@ -1,4 +1,4 @@
-"""Cuts: every window edge is a cut, no pane straddles one while queries come and go, and `may_share`."""
+"""Cuts: every window edge is a cut, no pane straddles one while queries come and go, and who may share them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from windrow.types import POINT_MIN
-from windrow.windows import Cuts, CutSchedule, Points, SlidingWindow, may_share
+from windrow.windows import Cuts, CutSchedule, Points, SlidingWindow, why_not_share
 
 some = settings(max_examples=60, deadline=None)
 
@@ -258,7 +258,11 @@ def test_sql_at_bounds_of_points(connection: duckdb.DuckDBPyConnection) -> None:
     assert all(pane <= point for pane, point in zip(wanted, points, strict=True))
 
 
-# -- may_share --------------------------------------------------------------------------------------------
+# -- why_not_share ----------------------------------------------------------------------------------------
+
+
+def may_share(present: Cuts, incoming: Cuts, cut_factor: int) -> bool:
+    return why_not_share(present, incoming, cut_factor) is None
 
 
 def window(range_us: int, slide_us: int, origin_us: int = 0) -> Cuts:

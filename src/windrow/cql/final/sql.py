@@ -56,13 +56,9 @@ def finalize(expression: exp.Expr, types: Types, text: str | None = None) -> Fin
     return result
 
 
-def order_term(ordered: exp.Expr, types: Types, text: str | None = None) -> str:
-    """The DuckDB SQL of one term of ORDER BY with an explicit NULLS FIRST or NULLS LAST."""
-    value = finalize(ordered.this, types, text)
-    if value.type.name == "BINARY":
-        raise FunctionError("BINARY values cannot be ordered")
-    direction = "DESC" if ordered.args.get("desc") else "ASC"
-    return f"{value.sql} {direction} NULLS {'FIRST' if ordered.args.get('nulls_first') else 'LAST'}"
+def ordered_by(sql: str, descending: bool, nulls_first: bool) -> str:
+    """A term of a DuckDB statement's ORDER BY that orders as Spark does, which has always a place for NULLs."""
+    return f"{sql} {'DESC' if descending else 'ASC'} NULLS {'FIRST' if nulls_first else 'LAST'}"
 
 
 class _Translator:

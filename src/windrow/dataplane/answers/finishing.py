@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from windrow.cql.bounds.guards import guarded
-from windrow.cql.final.sql import to_duckdb
+from windrow.cql.final.sql import ordered_by, to_duckdb
 from windrow.dataplane.answers.one_window import ordered_rows, plain_column
 from windrow.plan.nodes import Finalise, Output, internal_columns
 from windrow.synopses import LookupAnswer
@@ -273,10 +273,7 @@ def _oversized(done: pa.Table) -> int:
 
 
 def _by(plan: Finalise) -> str:
-    sorts = [
-        f"s{i} {'DESC' if o.descending else 'ASC'} NULLS {'FIRST' if o.nulls_first else 'LAST'}"
-        for i, o in enumerate(plan.order)
-    ]
+    sorts = [ordered_by(f"s{i}", o.descending, o.nulls_first) for i, o in enumerate(plan.order)]
     # Ties are broken by all remaining columns, so that answers are deterministic.
     ties = [f"o{i}" for i, _ in _flat(plan)] + _keys_for_ties(plan)
     return ", ".join(sorts + [f"{name} ASC NULLS FIRST" for name in ties]) or "w"

@@ -247,10 +247,6 @@ class FinishedTables:
                 raise ParseError("freshness takes nothing", place=place, remedy="Write FROM freshness().")
             rows = self._freshness()
             return _of_plan(node, place, view, of, PlanTable(rows, "how far streams and queries lag behind"))
-        if of not in _EXAMPLES:
-            raise UnsupportedError(
-                f"FROM does not take {of}(…)", place=place, remedy=f"It takes {', '.join(_EXAMPLES)}, or a name."
-            )
         if len(call.expressions) != 1 or not call.expressions[0].is_string:
             what, example = _EXAMPLES[of]
             raise ParseError(

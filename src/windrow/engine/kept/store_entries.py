@@ -181,17 +181,6 @@ class StoreEntries:
         self._catalog.execute("UPDATE window_stores SET kept_from = ? WHERE id = ?", (point, store))
 
 
-def readers_of(catalog: Catalog) -> dict[str, frozenset[str]]:
-    """By stream, in lower case: the names of the readers that rows are kept for."""
-    found = catalog.rows(
-        "SELECT s.stream, r.name FROM store_readers r JOIN window_stores s ON s.id = r.store WHERE r.error IS NULL"
-    )
-    names: dict[str, set[str]] = {}
-    for stream, name in found:
-        names.setdefault(stream.lower(), set()).add(name)
-    return {stream: frozenset(held) for stream, held in names.items()}
-
-
 def _saved(store: WindowStore) -> str:
     return json.dumps(
         {

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from windrow.cql.final.sql import ordered_by
 from windrow.operators.changes import HEAD
 from windrow.operators.tables.kernel import Kernel, naive, types_of
 from windrow.operators.tables.rows import longs, taken
@@ -77,11 +78,7 @@ def ordered(plan: ContinuousPlan, table: pa.Table, kernel: Kernel, first: str | 
     values = table.columns[table.num_columns - len(names) :]
     rows = {name: naive(column) for name, column in zip(names, values, strict=True)}
     types = types_of(plan.schema)
-    by = [
-        f"{kernel.final(one.expression, types).sql} {'DESC' if one.descending else 'ASC'} "
-        f"NULLS {'FIRST' if one.nulls_first else 'LAST'}"
-        for one in plan.order
-    ]
+    by = [ordered_by(kernel.final(one.expression, types).sql, one.descending, one.nulls_first) for one in plan.order]
     by += [f'"{name}" ASC NULLS FIRST' for name in names]
     if first is not None:
         rows["__first"] = table.column(first)

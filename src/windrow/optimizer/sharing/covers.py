@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Generic, TypeVar
 
 from windrow.optimizer.sharing.predicates import Predicate, Term, term_text
@@ -27,27 +26,6 @@ MOST_STEPS = 2_000
 
 def concatenation(predicates: Sequence[Predicate]) -> Predicate:
     return Predicate(frozenset(term for one in predicates for term in one.terms))
-
-
-def is_cover(query: Predicate, by: Sequence[Predicate]) -> bool:
-    return bool(by) and concatenation(by) == query
-
-
-def is_subcover(query: Predicate, by: Sequence[Predicate]) -> bool:
-    return bool(by) and concatenation(by).terms < query.terms
-
-
-def is_supercover(query: Predicate, by: Sequence[Predicate]) -> bool:
-    return bool(by) and concatenation(by).terms > query.terms
-
-
-def are_disjoint(predicates: Sequence[Predicate]) -> bool:
-    """Whether no tuple passes two of the predicates."""
-    return all(a.excludes(b) for a, b in combinations(predicates, 2))
-
-
-def is_disjoint_cover(query: Predicate, by: Sequence[Predicate]) -> bool:
-    return is_cover(query, by) and are_disjoint(by)
 
 
 @dataclass(frozen=True)

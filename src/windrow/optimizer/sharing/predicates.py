@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
-from itertools import combinations
 
 from sqlglot import exp, parse_one
 from sqlglot.optimizer.normalize import normalize, normalized
@@ -152,11 +151,6 @@ class Predicate:
                 kept = [other for other in kept if not implied(other, term)] + [term]
         return cls(frozenset(kept))
 
-    @property
-    def is_disjoint(self) -> bool:
-        """Whether no tuple passes two of its terms (section 8.3.3)."""
-        return all(exclusive(a, b) for a, b in combinations(self.terms, 2))
-
     def excludes(self, other: Predicate) -> bool:
         """Whether no tuple passes both."""
         return all(exclusive(a, b) for a in self.terms for b in other.terms)
@@ -187,14 +181,10 @@ def _reduced(term: Term) -> Term:
 # -- from text -------------------------------------------------------------------------------------
 
 
-def predicate_of(condition: str | None, columns: Columns) -> Predicate:
-    """The predicate of a bound condition (Spark SQL over the stream's columns); None, no condition, is TRUE."""
-    return reader_of(columns)(condition)
-
-
 @lru_cache(maxsize=256)
 def reader_of(columns: Columns) -> Callable[[str | None], Predicate]:
-    """A cached `predicate_of` for a stream's columns: thousands of queries have the same few conditions."""
+    """Reads the predicate of a bound condition (Spark SQL over the stream's columns); None, no condition, is TRUE.
+    Cached: thousands of queries have the same few conditions."""
     types = dict(columns)
 
     @lru_cache(maxsize=4096)

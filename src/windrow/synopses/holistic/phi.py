@@ -26,9 +26,6 @@ class Phi:
     def of(cls, value: float | str) -> Phi:
         return cls(Fraction(str(value)))
 
-    def rank_of(self, count: int) -> int:
-        return max(count * self.fraction.numerator // self.fraction.denominator, 1)
-
     def rank(self, counts: Longs) -> Longs:
         """The rank max(1, ⌊φ·N⌋) for each count N."""
         return np.maximum(counts * self.fraction.numerator // self.fraction.denominator, 1)
