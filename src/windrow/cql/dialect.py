@@ -209,24 +209,15 @@ class CqlParser(SparkParser):
         return window
 
 
-def _stream_table_sql(self: SparkGenerator, expression: StreamTable) -> str:
+def _windowed_sql(self: SparkGenerator, expression: exp.Expr, plain: Callable[[Any], str]) -> str:
+    """A table or a sub-query as `plain` prints it, with its window before its alias."""
     window = window_of(expression)
     if window is None:
-        return self.table_sql(expression)
+        return plain(expression)
     alias = self.sql(expression, "alias")
-    named = expression.copy()
-    named.set("alias", None)
-    return f"{self.table_sql(named)} {window_text(window)}{f' AS {alias}' if alias else ''}"
-
-
-def _windowed_query_sql(self: SparkGenerator, expression: WindowedQuery) -> str:
-    window = window_of(expression)
-    if window is None:
-        return self.subquery_sql(expression)
-    alias = self.sql(expression, "alias")
-    query = expression.copy()
-    query.set("alias", None)
-    return f"{self.subquery_sql(query)} {window_text(window)}{f' AS {alias}' if alias else ''}"
+    unnamed = expression.copy()
+    unnamed.set("alias", None)
+    return f"{plain(unnamed)} {window_text(window)}{f' AS {alias}' if alias else ''}"
 
 
 def _to_stream_sql(self: SparkGenerator, expression: RelationToStream) -> str:
@@ -238,8 +229,8 @@ def _to_stream_sql(self: SparkGenerator, expression: RelationToStream) -> str:
 class CqlGenerator(SparkGenerator):
     TRANSFORMS = {
         **SparkGenerator.TRANSFORMS,
-        StreamTable: _stream_table_sql,
-        WindowedQuery: _windowed_query_sql,
+        StreamTable: lambda self, node: _windowed_sql(self, node, self.table_sql),
+        WindowedQuery: lambda self, node: _windowed_sql(self, node, self.subquery_sql),
         RelationToStream: _to_stream_sql,
         OwnAggregate: lambda self, node: self.func(node.this, *node.expressions),
         Let: lambda self, node: (

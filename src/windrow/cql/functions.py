@@ -20,7 +20,7 @@ from windrow.cql.dialect import (
     StreamTable,
     WindowedQuery,
 )
-from windrow.cql.tokens import nearest, place_of
+from windrow.cql.tokens import nearest, nearest_place, place_of
 from windrow.errors import BindError, FunctionError, Place, UnsupportedError
 
 
@@ -307,7 +307,7 @@ def check_functions(tree: exp.Expr, text: str, syntax: Syntax | None = None) -> 
             _check_number(node, text)
         if kind in _PLAIN and all(key in _PLAIN_ARGS or not value for key, value in node.args.items()):
             continue
-        place = _place(node, text)
+        place = nearest_place(node, text)
         if isinstance(node, exp.Anonymous):
             _check_anonymous(node, place, syntax.functions)
         elif check := syntax.checks.get(kind):
@@ -359,18 +359,8 @@ def _check_number(node: exp.Expr, text: str) -> None:
 
 def _short_place(node: exp.Expr, text: str) -> Place | None:
     """The place of a number, with a short caret."""
-    place = _place(node, text)
+    place = nearest_place(node, text)
     return None if place is None else replace(place, length=min(place.length, 10))
-
-
-def _place(node: exp.Expr, text: str) -> Place | None:
-    """The node's place, or that of its nearest ancestor with a place."""
-    around: exp.Expr | None = node
-    while around is not None:
-        if place := place_of(around, text):
-            return place
-        around = around.parent
-    return None
 
 
 def _check_arguments(node: exp.Expr, place: Place | None, arguments: Mapping[type[exp.Expr], frozenset[str]]) -> None:

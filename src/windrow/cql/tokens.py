@@ -57,6 +57,16 @@ def place_of(node: exp.Expr, text: str) -> Place | None:
     return place_at(text, start, start + len(first_line[0]))
 
 
+def nearest_place(node: exp.Expr, text: str) -> Place | None:
+    """The place of a node, or of the nearest node around it that has one."""
+    found: exp.Expr | None = node
+    while found is not None:
+        if place := place_of(found, text):
+            return place
+        found = found.parent
+    return None
+
+
 def named_place(message: str, text: str, dialect: Dialect) -> Place | None:
     """The place of the words that an error message names, for errors found after parsing.
 

@@ -31,7 +31,7 @@ def window_shape(clause: WindowClause, stream: CreateStream) -> Window:
         return _of_rows(clause, stream)
     if clause.pattr:
         raise UnsupportedError("PARTITION BY goes with ROWS")
-    column = _axis(clause, stream)
+    column = axis_of(clause, stream)
     kind = types_of(stream)[column]
     if _slides_by_tuple(clause):
         return Window(_by_tuple(clause, stream, column), column)
@@ -72,7 +72,8 @@ def _of_rows(clause: WindowClause, stream: CreateStream) -> Window:
     return Window(shape, None, tuple(column_named(stream, name) for name in clause.pattr))
 
 
-def _axis(clause: WindowClause, stream: CreateStream) -> str:
+def axis_of(clause: WindowClause, stream: CreateStream) -> str:
+    """The column that the window is on."""
     named = clause.rattr or clause.wattr or stream.timestamp_by
     if named is None:
         raise UnsupportedError("the stream has no TIMESTAMP BY column and the window names none")

@@ -32,6 +32,7 @@ from windrow.plan.nodes import (
     internal_columns,
 )
 from windrow.plan.texts import as_valid_text
+from windrow.plan.trees import not_grouped, replace_children
 from windrow.types import SqlType
 from windrow.windows import SlidingWindow
 
@@ -357,17 +358,8 @@ class _Binder:
                     return self._placed(exp.column(f"k{keys.index(sql)}"), node)
             if isinstance(node, exp.Column):
                 self._resolve(node)
-                raise BindError(
-                    f"'{node.name}' in {clause} is neither grouped nor aggregated",
-                    place=self._place(node),
-                    remedy=f"Add it to GROUP BY, or wrap it in an aggregate such as MAX({node.name}).",
-                )
-            for name, value in list(node.args.items()):
-                if isinstance(value, exp.Expr):
-                    node.set(name, rewrite(value))
-                elif isinstance(value, list):
-                    node.set(name, [rewrite(v) if isinstance(v, exp.Expr) else v for v in value])
-            return node
+                raise not_grouped(node, clause, self._place(node))
+            return replace_children(node, rewrite)
 
         return rewrite(tree.copy())
 

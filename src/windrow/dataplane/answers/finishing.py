@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from windrow.cql.bounds.guards import guarded
 from windrow.cql.final.sql import ordered_by, to_duckdb
 from windrow.dataplane.answers.one_window import ordered_rows, plain_column
+from windrow.operators.tables.kernel import naive, typed
 from windrow.plan.nodes import Finalise, Output, internal_columns
 from windrow.synopses import LookupAnswer
 from windrow.synopses.cells.groups import Groups
@@ -216,11 +217,11 @@ def _columns(plan: Finalise, rows: AnswerRows, groups: Groups) -> dict[str, pa.A
 
 
 def _looked(window: Points, columns: dict[str, pa.Array]) -> pa.Table:
-    return pa.table({"w": window, **{name: _naive(column) for name, column in columns.items()}})
+    return pa.table({"w": window, **{name: naive(column) for name, column in columns.items()}})
 
 
 def _evaluated(plan: Finalise, done: pa.Table) -> tuple[Points, list[pa.Array]]:
-    outputs = [_typed(done.column(f"o{i}").combine_chunks(), o.type) for i, o in enumerate(plan.outputs)]
+    outputs = [typed(done.column(f"o{i}").combine_chunks(), o.type) for i, o in enumerate(plan.outputs)]
     return np.asarray(done.column("w").combine_chunks().to_numpy(zero_copy_only=False)), outputs
 
 
@@ -323,17 +324,3 @@ def _points(edges: Points, window: Points, each: int | None, kind: SqlType) -> p
 
 def _falses(count: int) -> pa.Array:
     return pa.Array.from_buffers(pa.bool_(), count, [None, pa.py_buffer(bytes((count + 7) // 8))])
-
-
-def _naive(column: pa.Array) -> pa.Array:
-    if pa.types.is_timestamp(column.type) and column.type.tz:
-        return column.cast(pa.timestamp("us"))
-    return column
-
-
-def _typed(column: pa.Array, kind: SqlType) -> pa.Array:
-    if kind.name == "VOID":
-        return pa.nulls(len(column))
-    if column.type == kind.arrow:
-        return column
-    return pc.cast(column, kind.arrow, safe=False)

@@ -18,7 +18,7 @@ from windrow.dataplane.sinks import AnswerBatch, Sink
 from windrow.engine.plans.commits import PlanCommits
 from windrow.engine.plans.query import ContinuousQuery, Subscriber
 from windrow.engine.ticks.couriers import run_errands
-from windrow.engine.ticks.delivery import sweep
+from windrow.engine.ticks.delivery import call_subscriber, sweep
 from windrow.errors import SinkError
 from windrow.settings import Settings
 
@@ -95,7 +95,7 @@ def _send(
     query: ContinuousQuery, subscribers: Iterable[Subscriber], batch: AnswerBatch, shown: AnswerBatch | None, seq: int
 ) -> str | None:
     for subscriber in subscribers:
-        _notify(query, subscriber, batch)
+        call_subscriber(query, subscriber, batch, "the changes stay in q.changes()")
     sink = query.sink
     if sink is None or shown is None:
         return None
@@ -103,12 +103,3 @@ def _send(
         sink.write(shown)
         return None
     return sink.stage(shown, seq)
-
-
-def _notify(query: ContinuousQuery, subscriber: Subscriber, batch: AnswerBatch) -> None:
-    try:
-        subscriber(batch)
-    except BaseException as error:  # also SystemExit: a subscriber does not stop the query
-        query.metrics.callback_errors += 1
-        query.metrics.last_callback_error = f"{type(error).__name__}: {error}"
-        log.exception("a subscriber of query '%s' raised; the changes stay in q.changes()", query.name)

@@ -38,6 +38,8 @@ log = logging.getLogger("windrow")
 SWEEP_S = 10.0
 """How long the removal of stages may take."""
 
+ANSWER_KEPT = "the answer stays in q.answers()"
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -145,11 +147,11 @@ class Delivery:
         query = item.query
         batch = AnswerBatch(query.name, item.table, item.key)
         for subscriber in query.batch_subscribers:
-            _call(query, subscriber, batch)
+            call_subscriber(query, subscriber, batch, ANSWER_KEPT)
         if query.subscribers:
             for answer in split(item):
                 for subscriber in query.subscribers:
-                    _call(query, subscriber, answer)
+                    call_subscriber(query, subscriber, answer, ANSWER_KEPT)
         sink = query.sink
         if sink is None or item.table.num_rows == 0:
             return None
@@ -185,13 +187,21 @@ def sweep(query: SweptQuery) -> None:
         log.warning("stages of query '%s' are left behind: %s", query.name, errand.error)
 
 
-def _call(query: QueryState, subscriber: Any, argument: Any) -> None:
+class SubscribedQuery(Protocol):
+    """A query that subscribers are called for."""
+
+    name: str
+    metrics: Any
+
+
+def call_subscriber(query: SubscribedQuery, subscriber: Callable[[Any], object], argument: Any, kept: str) -> None:
+    """Call a subscriber. An error of it is counted and logged; `kept` says where its argument can still be read."""
     try:
         subscriber(argument)
-    except BaseException as error:  # also SystemExit: a subscriber does not stop the stream
+    except BaseException as error:  # also SystemExit: a subscriber does not stop the stream or the query
         query.metrics.callback_errors += 1
         query.metrics.last_callback_error = f"{type(error).__name__}: {error}"
-        log.exception("a subscriber of query '%s' raised; the answer stays in q.answers()", query.name)
+        log.exception("a subscriber of query '%s' raised; %s", query.name, kept)
 
 
 def split(item: QueryAnswers) -> list[Answer]:

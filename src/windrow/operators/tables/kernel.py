@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 import duckdb
 import numpy as np
@@ -20,6 +21,7 @@ from windrow.plan.algebra.nodes import PlanColumn, columns_in
 from windrow.types import SqlType
 
 Types = Mapping[str, SqlType]
+Column = TypeVar("Column", pa.Array, pa.ChunkedArray)
 
 _INFINITIES = {"Infinity": "__above", "-Infinity": "__below"}
 MOST_TEXTS = 10_000
@@ -122,17 +124,18 @@ def types_of(*schemas: Sequence[PlanColumn]) -> dict[str, SqlType]:
     return {column.sql: column.type for schema in schemas for column in schema}
 
 
-def naive(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def naive(column: Column) -> Column:
     """Times without their zone, which is UTC everywhere: DuckDB would use the session's."""
     if pa.types.is_timestamp(column.type) and column.type.tz:
         return column.cast(pa.timestamp("us"))
     return column
 
 
-def typed(column: pa.ChunkedArray, kind: SqlType) -> pa.ChunkedArray:
+def typed(column: Column, kind: SqlType) -> Column:
     """A column that DuckDB made, as the Arrow type of its Spark type."""
     if kind.name == "VOID":
-        return pa.chunked_array([pa.nulls(len(column))])
+        nothing = pa.nulls(len(column))
+        return pa.chunked_array([nothing]) if isinstance(column, pa.ChunkedArray) else nothing
     return column if column.type == kind.arrow else pc.cast(column, kind.arrow, safe=False)
 
 

@@ -14,7 +14,7 @@ from windrow.cql.statements import CreateStream
 from windrow.oracle.admission import Row, column_named, types_of
 from windrow.oracle.bounded import bounded
 from windrow.oracle.continuous.due import INFINITE, DueRange
-from windrow.oracle.continuous.plan import StandingPlan, WindowMeaning, axis_of
+from windrow.oracle.continuous.plan import StandingPlan, WindowMeaning
 from windrow.oracle.continuous.reading import (
     FromItem,
     Scope,
@@ -27,6 +27,7 @@ from windrow.oracle.continuous.reading import (
 from windrow.oracle.continuous.tables import EffectiveVersion
 from windrow.oracle.continuous.text import AT, FROM, ORDINAL, RANK, TICK, TICKS, TO, TRACE, Writer
 from windrow.oracle.revisions import without
+from windrow.oracle.shapes import axis_of
 from windrow.oracle.values import sort_key
 from windrow.types import POINT_MAX, POINT_MIN, point_of
 

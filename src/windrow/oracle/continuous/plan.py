@@ -14,9 +14,10 @@ from sqlglot import exp
 from windrow.cql.statements import CreateStream, Late
 from windrow.cql.window_clause import Unit, WindowClause, WindowKind
 from windrow.errors import UnsupportedError
-from windrow.oracle.admission import attributes_of, column_named, types_of
+from windrow.oracle.admission import types_of
 from windrow.oracle.continuous.reading import all_sources, restores, streaming_of, windows_on_streams
 from windrow.oracle.continuous.wstream import spelled_out
+from windrow.oracle.shapes import axis_of
 from windrow.types import SqlType, moment_of, point_of
 
 FindStream = Callable[[str], CreateStream]
@@ -118,17 +119,6 @@ def standing_plan(query: exp.Expr, find: FindStream, created: int = 0) -> Standi
         assert one.window is not None
         plan.meaning(one.window)
     return plan
-
-
-def axis_of(clause: WindowClause, stream: CreateStream) -> str:
-    """The column that the window is on."""
-    named = clause.wattr or stream.timestamp_by
-    if named is None:
-        raise UnsupportedError("the stream has no TIMESTAMP BY column and the window names none")
-    column = column_named(stream, named)
-    if column not in attributes_of(stream):
-        raise UnsupportedError(f"no PUNCTUATE covers '{column}'")
-    return column
 
 
 def tick_of(stream: CreateStream, attribute: SqlType) -> int:

@@ -23,9 +23,10 @@ from windrow.oracle.continuous.evaluation import (
     stream_sources,
     streamed,
 )
-from windrow.oracle.continuous.plan import StandingPlan, axis_of, standing_plan
+from windrow.oracle.continuous.plan import StandingPlan, standing_plan
 from windrow.oracle.continuous.reading import all_sources
 from windrow.oracle.continuous.tables import EffectiveVersion, TableHistory
+from windrow.oracle.shapes import axis_of
 
 Since = Mapping[str, int | None]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from windrow.cql.dialect import RelationToStream, WindowedQuery, window_of
+from windrow.cql.tokens import nearest_place
 from windrow.errors import BindError, UnsupportedError
 from windrow.plan.algebra.nodes import ContinuousPlan
 from windrow.plan.binder import RESERVED_OUTPUTS, TypesOf
@@ -17,7 +18,7 @@ from windrow.plan.continuous.combining import bind_set_operation
 from windrow.plan.continuous.context import BindContext, BoundQuery, InnerQuery
 from windrow.plan.continuous.inputs import Columns, names_of, node_of
 from windrow.plan.continuous.selects import bind_inner_select, bind_select
-from windrow.plan.continuous.shape import around, shaped
+from windrow.plan.continuous.shape import shaped
 from windrow.plan.continuous.streams.nested import unnested
 from windrow.plan.continuous.subqueries.alternatives import with_alternatives
 
@@ -32,7 +33,7 @@ def bind_once(
             raise UnsupportedError(
                 f"{node.words} is of a standing query: it tells what changes from tick to tick, and a one-time "
                 "question sees one instant",
-                place=around(node, text),
+                place=nearest_place(node, text),
                 remedy="Leave it out, or create a standing query: CREATE QUERY name AS SELECT …",
             )
         if isinstance(node, WindowedQuery):
@@ -68,7 +69,7 @@ def bind_continuous(
         named = (one for one in query.find_all(exp.Alias, exp.Column) if one.alias_or_name == taken.name)
         raise BindError(
             f"'{taken.name}' is a column that every answer has",
-            place=around(next(named, query), text),
+            place=nearest_place(next(named, query), text),
             remedy="Give this column another name: AS …",
         )
     return ContinuousPlan(root, clock.point, clock.step, clock.origin, clock.periodic, bound.order)

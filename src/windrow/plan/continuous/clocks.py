@@ -10,12 +10,13 @@ from sqlglot import exp
 from windrow.catalog.definitions import StreamDef
 from windrow.catalog.relations import TableDef
 from windrow.cql.dialect import WindowedQuery, window_of
+from windrow.cql.tokens import nearest_place
 from windrow.cql.window_clause import Unit, WindowClause
 from windrow.cql.window_syntax import measure_text
 from windrow.errors import BindError, CatalogError, Place, UnsupportedError
 from windrow.plan.algebra.nodes import Lifetime
 from windrow.plan.bind_window import BoundLifetime, bind_lifetime, bind_output_lifetime
-from windrow.plan.continuous.shape import NEAR, around
+from windrow.plan.continuous.shape import NEAR
 from windrow.types import UNITS_US, SqlType
 
 SourceOf = Callable[[str, Place | None], StreamDef]
@@ -71,10 +72,10 @@ def window_on(table: exp.Table, text: str, source_of: SourceOf, once: bool = Fal
     if not isinstance(table.this, exp.Identifier):
         raise UnsupportedError(
             "a standing query reads a stream, not a function",
-            place=around(table, text),
+            place=nearest_place(table, text),
             remedy="A SELECT by itself reads answers('query') and dead_letters('stream').",
         )
-    place = around(table.this, text)
+    place = nearest_place(table.this, text)
     stream = _stream(table, place, source_of)
     clause = window_of(table)
     if stream.revises:
@@ -109,7 +110,7 @@ def clock_of(
     tables = [table for table in _tables(query) if table_of(table.name) is None]
     if not tables and not once:
         raise BindError(
-            "a standing query reads a stream", place=around(query, text), remedy="Add FROM stream [RANGE …]."
+            "a standing query reads a stream", place=nearest_place(query, text), remedy="Add FROM stream [RANGE …]."
         )
     found = clock_over(tables, text, source_of, once)
     if not found.periodic:

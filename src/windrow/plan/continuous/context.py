@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from windrow.cql.tokens import nearest_place
 from windrow.errors import Place
 from windrow.plan.binder import TypesOf
 from windrow.plan.continuous.clocks import PlanClock, SourceOf, TableOf, no_tables
 from windrow.plan.continuous.inputs import Columns, Relation
 from windrow.plan.continuous.scope import Around
-from windrow.plan.continuous.shape import around
 from windrow.plan.nodes import Order
 
 
@@ -63,4 +63,4 @@ class BindContext:
         return self if self.around is None else replace(self, around=replace(self.around, bar=why))
 
     def place(self, node: exp.Expr) -> Place | None:
-        return around(node, self.text)
+        return nearest_place(node, self.text)

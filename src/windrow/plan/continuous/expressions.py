@@ -10,14 +10,16 @@ from collections.abc import Mapping, Sequence
 from sqlglot import exp
 
 from windrow.cql.final.sql import to_duckdb
+from windrow.cql.tokens import nearest_place
 from windrow.errors import BindError, FunctionError, Place
 from windrow.plan.algebra.nodes import columns_in
 from windrow.plan.binder import TypesOf
 from windrow.plan.continuous.deciding import has_aggregate
 from windrow.plan.continuous.inputs import Columns, StreamInput, named_column
 from windrow.plan.continuous.scope import Scope, input_of, inputs_in, placed
-from windrow.plan.continuous.shape import around, shown, signed_place
+from windrow.plan.continuous.shape import shown, signed_place
 from windrow.plan.mistyped import refuse_mistyped
+from windrow.plan.trees import replace_children
 from windrow.types import SqlType
 
 _ABOVE = "over aggregates and group keys"
@@ -44,7 +46,7 @@ class Expressions:
         self.extended: set[int] = set()
 
     def place(self, node: exp.Expr | None) -> Place | None:
-        return None if node is None else around(node, self.text)
+        return None if node is None else nearest_place(node, self.text)
 
     def signed(self, value: exp.Expr | None) -> Place | None:
         return signed_place(value, self.text)
@@ -95,13 +97,7 @@ class Expressions:
         stream = self.stream_of(tree)
         if stream is not None and is_value(tree) and (is_null_of_null(tree) or not inputs_in(tree) & self.extended):
             return self.pushed(tree, stream)
-        lowered = tree.copy()
-        for name, value in list(lowered.args.items()):
-            if isinstance(value, exp.Expr):
-                lowered.set(name, self.lower(value))
-            elif isinstance(value, list):
-                lowered.set(name, [self.lower(one) if isinstance(one, exp.Expr) else one for one in value])
-        return lowered
+        return replace_children(tree.copy(), self.lower)
 
     def pushed(self, tree: exp.Expr, stream: StreamInput) -> exp.Expr:
         """The column that Spark computes for the tree."""

@@ -27,6 +27,7 @@ from windrow.plan.continuous.inputs import named_column
 from windrow.plan.continuous.scope import placed
 from windrow.plan.continuous.shape import shown
 from windrow.plan.nodes import Key
+from windrow.plan.trees import not_grouped, replace_children
 from windrow.types import SqlType
 
 
@@ -113,17 +114,8 @@ class GroupBinder:
                     return placed(named_column(key), node)
             if isinstance(node, exp.Column):
                 self._expressions.resolve(node)
-                raise BindError(
-                    f"'{node.name}' in {clause} is neither grouped nor aggregated",
-                    place=self._expressions.place(node),
-                    remedy=f"Add it to GROUP BY, or wrap it in an aggregate such as MAX({node.name}).",
-                )
-            for name, value in list(node.args.items()):
-                if isinstance(value, exp.Expr):
-                    node.set(name, rewrite(value))
-                elif isinstance(value, list):
-                    node.set(name, [rewrite(one) if isinstance(one, exp.Expr) else one for one in value])
-            return node
+                raise not_grouped(node, clause, self._expressions.place(node))
+            return replace_children(node, rewrite)
 
         return rewrite(tree.copy())
 

@@ -7,13 +7,15 @@ from collections.abc import Callable, Sequence
 from sqlglot import exp
 
 from windrow.cql.final.sql import to_duckdb
+from windrow.cql.tokens import nearest_place
 from windrow.errors import BindError, FunctionError, Place
 from windrow.plan.algebra.nodes import PlanColumn, columns_in
 from windrow.plan.binder import MAX_LIMIT
 from windrow.plan.continuous.inputs import named_column
 from windrow.plan.continuous.scope import placed
-from windrow.plan.continuous.shape import around, shown, signed_place
+from windrow.plan.continuous.shape import shown, signed_place
 from windrow.plan.nodes import Order
+from windrow.plan.trees import replace_children
 
 Canonical = Callable[[exp.Expr], str | None]
 """An expression's text with its names resolved; None if it has names that cannot be resolved."""
@@ -69,12 +71,7 @@ class Ordering:
                 place=self._place(node),
                 remedy=f"Add it to the select list. The answer has: {names}.",
             )
-        for name, value in list(node.args.items()):
-            if isinstance(value, exp.Expr):
-                node.set(name, self._rewrite(value))
-            elif isinstance(value, list):
-                node.set(name, [self._rewrite(one) if isinstance(one, exp.Expr) else one for one in value])
-        return node
+        return replace_children(node, self._rewrite)
 
     def _check(self, lowered: exp.Expr, origin: exp.Expr) -> None:
         kinds = {column.sql: column.type for column in self._outputs if column.sql in columns_in(lowered)}
@@ -97,7 +94,7 @@ class Ordering:
             ) from None
 
     def _place(self, node: exp.Expr) -> Place | None:
-        return around(node, self._text)
+        return nearest_place(node, self._text)
 
 
 def limit_of(query: exp.Expr, text: str) -> int | None:

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from windrow.cql.dialect import TO_STREAM
-from windrow.cql.tokens import nearest
+from windrow.cql.tokens import nearest, nearest_place
 from windrow.errors import BindError, Place, UnsupportedError
 from windrow.plan.binder import RESERVED_OUTPUTS
 from windrow.plan.continuous.inputs import Input, Item, StreamInput
-from windrow.plan.continuous.shape import JoinKind, around
+from windrow.plan.continuous.shape import JoinKind
 
 MOST_INPUTS = 8
 _RESOLVED = "resolved"
@@ -138,7 +138,7 @@ class Scope:
             verb = "has no column" if lacking is not None else "has a column"
             raise BindError(
                 f"USING ({name.name}): {called} {verb} '{name.name}'",
-                place=around(name, self.text),
+                place=nearest_place(name, self.text),
                 remedy="Name a column that both sides have, or write ON.",
             )
         if len(found) > 1:
@@ -229,7 +229,7 @@ class Scope:
                 why = "more than one level below that query" if levels > 1 and around_it.bar is None else why
                 raise UnsupportedError(
                     f"'{_written(node)}' is a column of the query around this sub-query, and cannot be used {why}",
-                    place=around(node, self.text),
+                    place=nearest_place(node, self.text),
                     remedy="Compare it with a column of the sub-query's own streams in its WHERE: "
                     "EXISTS (SELECT 1 FROM t [RANGE …] WHERE t.k = s.k).",
                 )
@@ -251,14 +251,14 @@ class Scope:
         hint = f"Did you mean '{self.inputs[known[near]].alias}'? " if near else ""
         names = ", ".join(self.inputs[index].alias for index in known.values())
         raise BindError(
-            f"'{node.table}' is not in FROM", place=around(node, self.text), remedy=f"{hint}FROM has: {names}."
+            f"'{node.table}' is not in FROM", place=nearest_place(node, self.text), remedy=f"{hint}FROM has: {names}."
         )
 
     def _ambiguous(self, node: exp.Expr, name: str, found: Sequence[int]) -> BindError:
         names = [f"{self.inputs[index].alias or '…'}.{name}" for index in found]
         return BindError(
             f"'{name}' is ambiguous: it is a column of {len(names)} inputs",
-            place=around(node, self.text),
+            place=nearest_place(node, self.text),
             remedy=f"Write {', '.join(names[:-1])} or {names[-1]}.",
         )
 
@@ -270,13 +270,13 @@ class Scope:
         if node.name.lower() in RESERVED_OUTPUTS and not node.table:
             return BindError(
                 f"'{node.name}' is a column of the answer, not of the stream",
-                place=around(node, self.text),
+                place=nearest_place(node, self.text),
                 remedy="Leave it out.",
             )
         if node.name.upper() in TO_STREAM and not node.table:
             return BindError(
                 f"{node.name.upper()} stands around the select list, with parentheses",
-                place=around(node, self.text),
+                place=nearest_place(node, self.text),
                 remedy=f"Write SELECT {node.name.upper()}(…) FROM …",
             )
         offered = {item.name.lower(): item.name for index in inputs for item in self.inputs[index].items}
@@ -290,7 +290,7 @@ class Scope:
         )
         return BindError(
             f"{where} no column '{node.name}'" + (", nor is it an alias" if aliases else ""),
-            place=around(node, self.text),
+            place=nearest_place(node, self.text),
             remedy=f"{hint}{listed}." + (f" Aliases: {', '.join(aliases)}." if aliases else ""),
         )
 

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from windrow.cql.dialect import CQL, WindowedQuery, window_of
 from windrow.cql.functions import OVER_SEVERAL, check_functions
-from windrow.cql.tokens import nearest, place_at, place_of
+from windrow.cql.tokens import nearest, nearest_place, place_at
 from windrow.errors import BindError, Place, UnsupportedError
 
 NEAR = "near"
@@ -57,12 +57,12 @@ def _refuse_later(query: exp.Expr, text: str) -> None:
         if is_conditional(node) and not _is_in_where(node):
             raise UnsupportedError(
                 f"{'EXISTS' if isinstance(node, exp.Exists) else 'IN'} with a sub-query stands in WHERE",
-                place=around(node, text),
+                place=nearest_place(node, text),
                 remedy="Move it to the WHERE of the query, or of a sub-query in FROM.",
             )
         what, remedy = _later(node)
         if what is not None:
-            raise UnsupportedError(f"{what} comes with a later version", place=around(node, text), remedy=remedy)
+            raise UnsupportedError(f"{what} comes with a later version", place=nearest_place(node, text), remedy=remedy)
 
 
 def _later(node: exp.Expr) -> tuple[str | None, str]:
@@ -99,21 +99,11 @@ def join_kind(join: exp.Expr) -> JoinKind | None:
     return JoinKind.INNER if not side and kind in ("", "INNER", "CROSS") else None
 
 
-def around(node: exp.Expr, text: str) -> Place | None:
-    """The place of a node, or of the nearest node around it that has one."""
-    found: exp.Expr | None = node
-    while found is not None:
-        if place := place_of(found, text):
-            return place
-        found = found.parent
-    return None
-
-
 def signed_place(value: exp.Expr | None, text: str) -> Place | None:
     """The place of a number including its minus sign, which sqlglot gives no place."""
     start = value.this.meta_get("start") if isinstance(value, exp.Neg) else None
     if value is None or start is None:
-        return None if value is None else around(value, text)
+        return None if value is None else nearest_place(value, text)
     return place_at(text, text.rindex("-", 0, start), value.this.meta_get("end") + 1)
 
 
@@ -131,7 +121,9 @@ class _Inlining:
             for one in with_.expressions:
                 if one.alias.lower() in {name.lower() for name in _own(with_, one)}:
                     raise BindError(
-                        f"WITH has two sub-queries '{one.alias}'", place=around(one, self._text), remedy="Rename one."
+                        f"WITH has two sub-queries '{one.alias}'",
+                        place=nearest_place(one, self._text),
+                        remedy="Rename one.",
                     )
                 names[one.alias.lower()] = self.inlined(one.this.copy(), names)
             query.set("with_", None)
@@ -165,7 +157,7 @@ class _Inlining:
         if self._sources > MOST_SOURCES:
             raise UnsupportedError(
                 f"the query reads more than {MOST_SOURCES} streams, with those that WITH repeats",
-                place=around(item, self._text),
+                place=nearest_place(item, self._text),
                 remedy="Make a stream of a part that is used often: CREATE STREAM name AS SELECT …",
             )
 

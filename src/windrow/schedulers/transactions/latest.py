@@ -7,24 +7,13 @@ that begins before the window does.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import ClassVar
 
-from windrow.schedulers.history import Entry, Isolation
-from windrow.schedulers.transactions.machine import RESTARTS, ReadOrder, TransactionMachine, oldest_first
+from windrow.schedulers.history import Isolation
+from windrow.schedulers.transactions.machine import TransactionMachine
 
 
 class LatestScheduler(TransactionMachine):
     """Its `order` says what the "next operation" of line 17 is: any order gives LWS (Theorem 7.3)."""
 
     isolation: ClassVar[Isolation] = Isolation.LATEST
-
-    def __init__(
-        self,
-        *,
-        slots: int = 1,
-        restarts: int = RESTARTS,
-        order: ReadOrder = oldest_first,
-        record: Callable[[Entry], None] | None = None,
-    ):
-        super().__init__(slots=slots, restarts=restarts, order=order, record=record)

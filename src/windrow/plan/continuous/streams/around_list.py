@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from windrow.cql.dialect import RelationToStream, window_of
+from windrow.cql.tokens import nearest_place
 from windrow.cql.window_clause import WindowClause, WindowKind
 from windrow.errors import BindError, Place, UnsupportedError
 from windrow.plan.algebra.nodes import Streaming
-from windrow.plan.continuous.shape import around
 
 WSTREAM = "WSTREAM"
 
@@ -40,10 +40,10 @@ def streamed_list(select: exp.Select, text: str) -> tuple[Sequence[exp.Expr], St
         behind = "[ROWS 10]" if found.this == WSTREAM else ""
         raise BindError(
             f"{found.words} stands around the whole select list",
-            place=around(found, text),
+            place=nearest_place(found, text),
             remedy=f"Write SELECT {found.words}(a AS x, b){behind} FROM …, or {found.words}(*){behind}.",
         )
-    streamed = _checked(found, around(found, text))
+    streamed = _checked(found, nearest_place(found, text))
     select.set("expressions", [item.copy() for item in found.expressions])
     return select.expressions, streamed
 

@@ -14,8 +14,9 @@ from collections.abc import Iterator
 from sqlglot import exp
 
 from windrow.cql.dialect import RelationToStream
+from windrow.cql.tokens import nearest_place
 from windrow.errors import BindError, UnsupportedError
-from windrow.plan.continuous.shape import around, shown
+from windrow.plan.continuous.shape import shown
 from windrow.plan.continuous.streams.around_list import WSTREAM
 
 _INNER, _VALUE = "__wstream", "__result"
@@ -76,18 +77,18 @@ def _unnest(select: exp.Select, text: str) -> None:
 
 def _check(select: exp.Select, found: list[RelationToStream], text: str) -> None:
     first = found[0]
-    place = around(first, text)
+    place = nearest_place(first, text)
     if select.args.get("group") is not None:
         raise UnsupportedError(
             "GROUP BY does not go with WSTREAM inside an aggregate: the groups could be those of either aggregate",
-            place=around(select.args["group"], text) or place,
+            place=nearest_place(select.args["group"], text) or place,
             remedy=f"Write the sub-query: {_WRITTEN_OUT}.",
         )
     if any(one != first for one in found):
         other = next(one for one in found if one != first)
         raise UnsupportedError(
             "the aggregates of a query are of one WSTREAM(…)[…]",
-            place=around(other, text),
+            place=nearest_place(other, text),
             remedy=f"Write the same in all of them; or list the results in a sub-query: {_WRITTEN_OUT}.",
         )
     if len(first.expressions) != 1:
@@ -102,7 +103,7 @@ def _check(select: exp.Select, found: list[RelationToStream], text: str) -> None
         if call.find(RelationToStream) is None:
             raise UnsupportedError(
                 f"{shown(call)} stands beside WSTREAM inside an aggregate: it is not clear which rows it is of",
-                place=around(call, text),
+                place=nearest_place(call, text),
                 remedy=f"Write WSTREAM in all aggregates; or the sub-query: {_WRITTEN_OUT}.",
             )
     for part in _parts(select):
@@ -110,7 +111,7 @@ def _check(select: exp.Select, found: list[RelationToStream], text: str) -> None
             if isinstance(node, exp.Column) and not _names_item(node, select):
                 raise BindError(
                     f"'{shown(node)}' stands beside WSTREAM inside an aggregate, and the result has no such column",
-                    place=around(node, text),
+                    place=nearest_place(node, text),
                     remedy=f"Write the sub-query: {_WRITTEN_OUT}.",
                 )
 

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from windrow.cql.tokens import nearest_place
 from windrow.errors import UnsupportedError
-from windrow.plan.continuous.shape import around, is_conditional
+from windrow.plan.continuous.shape import is_conditional
 
 
 @dataclass(frozen=True)
@@ -52,13 +53,13 @@ def conditions_of(where: exp.Expr, text: str, negated: bool = False) -> list[Row
         under = "NOT (… AND …), which is an OR" if negated else "OR"
         raise UnsupportedError(
             f"{what} under {under} stands in a plain SELECT, and all but one of those under OR are EXISTS",
-            place=around(found, text),
+            place=nearest_place(found, text),
             remedy="Write two queries; or a UNION ALL of two: SELECT … WHERE a UNION ALL "
             f"SELECT … WHERE (a) IS NOT TRUE AND {what.replace('EXISTS', 'EXISTS (…)')}.",
         )
     raise UnsupportedError(
         f"{what} stands alone in WHERE, or under AND, OR and NOT, not in an expression",
-        place=around(found, text),
+        place=nearest_place(found, text),
         remedy="Write it as a condition of its own: WHERE … AND EXISTS (SELECT …).",
     )
 

@@ -10,11 +10,13 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
+from windrow.cql.tokens import nearest_place
 from windrow.errors import UnsupportedError
 from windrow.plan.continuous.expressions import is_value
 from windrow.plan.continuous.grouping import SelectItem
 from windrow.plan.continuous.scope import Scope, resolved
-from windrow.plan.continuous.shape import around, shown
+from windrow.plan.continuous.shape import shown
+from windrow.plan.trees import replace_children
 
 
 def outer_columns(tree: exp.Expr, scope: Scope) -> list[exp.Column]:
@@ -34,7 +36,7 @@ def refuse_correlated(select: exp.Select, conditions: Sequence[exp.Expr], is_gro
         found = outer_columns(conditions[0], scope)[0]
         raise UnsupportedError(
             f"'{shown(found)}' is a column of the query around this sub-query, and cannot be used {why}",
-            place=around(found, scope.text),
+            place=nearest_place(found, scope.text),
             remedy=remedy,
         )
 
@@ -58,13 +60,7 @@ class Lifting:
             return tree.copy() if self._scope.is_outer(tree) else self._column(tree)
         if columns and is_value(tree) and not outer_columns(tree, self._scope):
             return self._column(tree)
-        made = tree.copy()
-        for name, value in list(tree.args.items()):
-            if isinstance(value, exp.Expr):
-                made.set(name, self.lifted(value))
-            elif isinstance(value, list):
-                made.set(name, [self.lifted(one) if isinstance(one, exp.Expr) else one for one in value])
-        return made
+        return replace_children(tree.copy(), self.lifted)
 
     def _column(self, tree: exp.Expr) -> exp.Expr:
         key = shown(self._scope.resolve(tree).unnest())
