@@ -66,7 +66,7 @@ def test_good_tree(tmp_path: Path) -> None:
         ("engine/state.py", "import windrow\n", "__init__ comes after engine"),
         ("engine/state.py", "from windrow import open\n", "__init__ comes after engine"),
         ("errors.py", "def f():\n    from windrow.cql import x\n", "errors.py:2: imports windrow.cql"),
-        ("plan/a.py", "import importlib\nimportlib.import_module('windrow.api')\n", "api comes after plan"),
+        ("windows/a.py", "import importlib\nimportlib.import_module('windrow.api')\n", "api comes after windows"),
         ("api.py", "from pyspark.sql import DataFrame\n", "only dataplane imports pyspark"),
         ("engine/state.py", "import pyspark\n", "only dataplane imports pyspark"),
         ("dataplane/kernels/a.py", "import pyspark\n", "dataplane/kernels stays free of pyspark"),
@@ -104,6 +104,14 @@ def test_unused_module(tmp_path: Path, files: dict[str, str]) -> None:
     package = {"__init__.py": "from windrow.errors import E\n", "errors.py": "", "plan/nodes.py": "", **files}
     found = checker.breaches(tree(tmp_path, package))
     assert "plan/nodes.py:1: no module of windrow uses it; what only tests use belongs in reference" in found
+
+
+def test_unchosen_schedulers_are_named(tmp_path: Path) -> None:
+    """Those that the engine does not choose may stand unused; another scheduler may not."""
+    package = tree(tmp_path, {"__init__.py": "", **dict.fromkeys(checker.UNCHOSEN, ""), "schedulers/queries/a.py": ""})
+    found = [breach for breach in checker.breaches(package) if "uses it" in breach]
+    assert [breach.split(":")[0] for breach in found] == ["schedulers/queries/a.py"]
+    assert all((ROOT / "src" / "windrow" / name).exists() for name in checker.UNCHOSEN)
 
 
 def test_exit_code_on_bad_tree(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -174,10 +182,10 @@ def test_every_subroom_exists() -> None:
 
 
 def test_folder_with_too_many_files_is_reported(tmp_path: Path) -> None:
-    files = {f"plan/f{i}.py": "" for i in range(checker.MAX_FILES)}
+    files = {f"windows/f{i}.py": "" for i in range(checker.MAX_FILES)}
     assert checker.breaches(tree(tmp_path, files)) == []
-    found = checker.breaches(tree(tmp_path, {"plan/__init__.py": ""}))
-    assert found == ["plan:1: 17 Python files in a folder, at most 16"]
+    found = checker.breaches(tree(tmp_path, {"windows/__init__.py": ""}))
+    assert found == ["windows:1: 17 Python files in a folder, at most 16"]
 
 
 def test_class_name_that_occurs_twice_is_reported() -> None:
