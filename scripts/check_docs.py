@@ -7,7 +7,7 @@
   the statements in docs/cql.md and the commands of the shell in docs/cli.md;
 - every relative link, and every heading it points to, exists;
 - src/windrow/README.md names every file of the source, in its own room, and no other;
-- each step in the table of docs/internals/architecture.md names a function of the file it names, in at most 25 steps.
+- each step in the tables of docs/internals/architecture.md names a function of the file it names, in at most 25 steps.
 
 `--write` brings the generated parts up to date first. `--root DIR` checks another checkout's pages.
 """
@@ -297,13 +297,14 @@ STEP = re.compile(r"^\| *(\d+) *\|([^|]*)\|[^|]*\|$", re.M)
 
 
 def check_steps(root: Path) -> list[str]:
-    """The way of a row: a table of numbered steps, each with `file`: `function`, that exist."""
+    """The ways of a row: tables of numbered steps, each with `file`: `function`, that exist."""
     page = root / "docs" / "internals" / "architecture.md"
     if not page.exists():
         return []
-    steps = STEP.findall(read(page))
-    found = [] if 0 < len(steps) <= MOST_STEPS else [f"{len(steps)} steps of a row, 1 to {MOST_STEPS}"]
-    for number, where in steps:
+    tables = [steps for part in read(page).split("\n\n") if (steps := STEP.findall(part))] or [[]]
+    counts = [len(steps) for steps in tables]
+    found = [f"{count} steps of a row, 1 to {MOST_STEPS}" for count in counts if not 0 < count <= MOST_STEPS]
+    for number, where in (step for steps in tables for step in steps):
         files = re.findall(r"`([\w/]+\.py)`", where)
         functions = re.findall(r"`([\w.]+)`", re.sub(r"`[\w/]+\.py`", "", where))
         texts = [path.read_text(encoding="utf-8") for file in files if (path := root / "src/windrow" / file).exists()]

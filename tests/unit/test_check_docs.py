@@ -32,6 +32,12 @@ def test_in_step(root: Path) -> None:
     assert checker["check_rooms"](root) == checker["check_steps"](root) == []
 
 
+def test_two_tables_have_steps_of_their_own(root: Path) -> None:
+    page = root / "docs" / "internals" / "architecture.md"
+    page.write_text(f"{STEPS * 12}\nText.\n\n{STEPS * 12}", encoding="utf-8")
+    assert checker["check_steps"](root) == []
+
+
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
@@ -54,6 +60,7 @@ def test_rooms_out_of_step(root: Path, old: str, new: str, expected: list[str]) 
         ("| 1 | `a/x.py` | x |\n", "step 1 names no function"),
         ("", "0 steps of a row, 1 to 25"),
         ("| 1 | `a/x.py`: `X.f` | x |\n" * 26, "26 steps of a row, 1 to 25"),
+        (STEPS + "\n| 1 | `a/x.py`: `X.h` | x |\n", "step 1: no function X.h in a/x.py"),
     ],
 )
 def test_steps_out_of_step(root: Path, text: str, expected: str) -> None:
