@@ -226,8 +226,8 @@ _TABLE = (
     SettingSpec(
         "retained_answers",
         100_000,
-        "Answer rows kept per query for `q.answers()` (whole windows; the latest window is always kept). "
-        "0 keeps none beyond the latest.",
+        "Answer rows kept per query for `q.answers()` (whole windows, of a join with SLIDE whole commits; the latest "
+        "window is always kept). 0 keeps none beyond the latest.",
         _integer(0, 10**12),
     ),
     SettingSpec(
