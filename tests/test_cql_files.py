@@ -46,11 +46,13 @@ def _effective(test: TestFile, variation: Variation) -> Variation:
     asked = variation.asked if test.asks else "auto"
     varied = replace(variation, batch_rows=batch_rows, rules_off=rules_off, evaluation=evaluation, asked=asked)
     if not test.is_continuous:
-        return replace(varied, plan_home="auto", execution="upa")
+        return replace(varied, plan_home="auto", execution="upa", ranges=0)
     # Queries of other strategies cannot be replaced.
     replaces = any(isinstance(one, Statement) and "OR REPLACE" in one.text.upper() for one in test.commands)
     execution = "upa" if replaces else varied.execution
-    return replace(varied, preaggregate="auto", evaluation="window_ids", filters="auto", execution=execution)
+    ranges = varied.ranges if varied.plan_home == "spark" else 0
+    same = {"preaggregate": "auto", "evaluation": "window_ids", "filters": "auto"}
+    return replace(varied, **same, execution=execution, ranges=ranges)
 
 
 @pytest.mark.slow

@@ -1,4 +1,7 @@
-"""A hundred queries with the same join and selections of their own, against one without a selection."""
+"""A hundred queries with the same join and selections of their own, against one without a selection.
+
+The one makes all results, as the hundred do together: what is compared is sharing the join, not making fewer results.
+"""
 
 from __future__ import annotations
 

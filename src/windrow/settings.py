@@ -178,7 +178,8 @@ _TABLE = (
     SettingSpec(
         "empty_windows",
         "skip",
-        "`emit`: ungrouped queries also answer empty windows, starting at the stream's first tuple.",
+        "`emit`: ungrouped queries also answer empty windows, starting at the stream's first tuple. Joins and "
+        "sub-queries with SLIDE ignore this setting: they answer the windows that hold a tuple of any input.",
         _choice("skip", "emit"),
     ),
     SettingSpec(
@@ -226,8 +227,8 @@ _TABLE = (
     SettingSpec(
         "retained_answers",
         100_000,
-        "Answer rows kept per query for `q.answers()` (whole windows; the latest window is always kept). "
-        "0 keeps none beyond the latest.",
+        "Answer rows kept per query for `q.answers()` (whole windows, of a join with SLIDE whole commits; the latest "
+        "window is always kept). 0 keeps none beyond the latest.",
         _integer(0, 10**12),
     ),
     SettingSpec(
@@ -254,8 +255,9 @@ _TABLE = (
     SettingSpec(
         "tick_rows",
         1_000_000,
-        "The most new tuples that a continuous query processes in one commit, unless a single tick has more. With "
-        "RSTREAM and SLIDE, about the most rows that it reports in one.",
+        "How many new tuples a continuous query processes in one commit before it begins another: the commit ends with "
+        "the tick to which the last of so many belongs, and has all tuples of that tick. With RSTREAM and SLIDE, about "
+        "the most rows that it reports in one.",
         _integer(1, 10**12),
     ),
     SettingSpec(

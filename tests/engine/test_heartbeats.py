@@ -143,6 +143,33 @@ def test_heartbeats_with_each_policy(open_state: Open, punctuate: str, before: f
     assert frontier(wr) == after
 
 
+def test_continuous_queries_tick_when_keys_are_idle_and_the_stream_is_silent(open_state: Open) -> None:
+    wr = opened(open_state, "PER k IDLE AFTER 5 SECONDS HEARTBEAT AFTER 10 SECONDS")
+    joined = "FROM s [RANGE 20 SECONDS] AS a JOIN s [RANGE 1 MINUTE] AS b ON a.ts = b.ts AND a.k = b.k"
+    c = wr.query("c", f"SELECT a.ts {joined}")
+    g = wr.query("g", f"SELECT COUNT(*) AS n {joined}")
+
+    def seen(tick: int) -> list[float]:
+        """The seconds of the rows that both queries show at a tick, which they reach."""
+        plans = [wr._engine.plans.query(name) for name in ("c", "g")]
+        wait_until(lambda: all(one.progress.ticked == (NOON.timestamp() + tick) * 1e6 for one in plans))
+        shown = sorted((row["ts"] - NOON).total_seconds() for row in c.view())
+        assert g.view()["n"] == [len(shown)]
+        return shown
+
+    wr.start()
+    feed(wr, 11, 14)
+    feed(wr, 20)
+    assert seen(20) == [11, 14], "the key of 14 is idle"
+    advance(wr, 10)
+    assert seen(30) == [11, 14, 20], "after ten seconds of silence"
+    advance(wr, 10)
+    assert seen(40) == [20]
+    advance(wr, 10)
+    assert seen(50) == []
+    wr.stop()
+
+
 def test_heartbeats_with_the_system_clock(spark: Any, tmp_path: Path) -> None:
     with windrow.open(tmp_path / "state", spark=spark) as wr:
         wr.sql(

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from support.runner import in_ranges
 
 import windrow
 from engine.conftest import Open
@@ -120,6 +121,24 @@ def test_moves_and_restarts(open_state: Open) -> None:
     expected = play(open_state("driver", plan_home="driver"), queries)
     same(play(open_state("moved", plan_home="driver"), queries, happens), expected)
     assert homes == ["driver", "driver", "spark", "spark", "spark", "driver"]
+
+
+def test_another_number_of_ranges_after_a_restart(open_state: Open) -> None:
+    """As on a machine with more cores, or fewer: state moves between ranges."""
+    some, found = {name: QUERIES[name] for name in ("grouped", "once")}, list[dict[str, Any]]()
+    for home in ("driver", "spark"):
+        for number, count in enumerate((3, 1)):
+            wr = open_state(home, plan_home=home)
+            if not number:
+                create(wr, some)
+            with in_ranges(count):
+                for i, name in enumerate("rs"):
+                    wr.deposit(name, batch(number, i))
+            state = [wr._engine.plans.query(name).version.state for name in some]
+            assert home == "driver" or [len(one.ranges) for one in state] == [count, count]
+            found.append(results(wr, some))
+            wr.close()
+    assert found[:2] == found[2:] and found[1]["once"]
 
 
 def test_overflows_are_counted(open_state: Open) -> None:

@@ -189,9 +189,11 @@ def test_restart_goes_on_in_the_same_output(open_state: Open, tmp_path: Path) ->
 def test_console(ab: windrow.Windrow, capsys: pytest.CaptureFixture[str]) -> None:
     ab.sql(f"CREATE QUERY q AS {JOIN} INTO console")
     ab.sql(f"CREATE QUERY v AS {JOIN} INTO console OPTIONS (mode 'view')")
+    ab.sql("CREATE QUERY i AS SELECT ISTREAM(k, x) FROM a [RANGE 10] INTO console OPTIONS (mode 'append')")
     play(ab, 1)
     ab.deposit("a", [(4, "z", 0)])
     out = capsys.readouterr().out
+    assert "-- i\n1  k=u  x=1\n" in out and "-- i\n3  k=v  x=2\n" in out
     assert "-- q\n+ [2 .. 7)  k=u  x=1  y=10\n" in out and "-- v, 1 rows now\nk=u  x=1  y=10\n" in out
 
 

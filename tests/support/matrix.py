@@ -21,7 +21,8 @@ class Variation:
     `spark_home`: panes, in the Spark home if possible; or a kind of synopsis; or `selection`: holistic aggregates from
     sorted base intervals if possible. `rules_off`: all optimizer rules are off, or the one of that name. `plan_home` is
     where continuous plans run, `execution` their strategy, except for queries that it refuses. `tables`: `bucketed`
-    keeps even small ones in bucketed blocks. `asked`: where one-time queries over windows are evaluated.
+    keeps even small ones in bucketed blocks. `asked`: where one-time queries over windows are evaluated. `ranges`: into
+    how many ranges of buckets Spark cuts a continuous plan, each of which is a task; 0: one per core.
     """
 
     batch_rows: int | None = None
@@ -35,6 +36,7 @@ class Variation:
     execution: str = "upa"
     tables: str = "broadcast"
     asked: str = "auto"
+    ranges: int = 0
 
     def __str__(self) -> str:
         batches = {None: "own", 0: "all"}.get(self.batch_rows, str(self.batch_rows))
@@ -46,6 +48,7 @@ class Variation:
         marks += "" if self.execution == "upa" else f"-{self.execution}"
         marks += "" if self.tables == "broadcast" else f"-{self.tables}_tables"
         marks += "" if self.asked == "auto" else f"-asked_{self.asked}"
+        marks += "" if not self.ranges else f"-{self.ranges}_ranges"
         return f"b_{batches}-p{self.partitions}-{self.preaggregate}{marks}"
 
 
@@ -61,6 +64,7 @@ AXES: dict[str, tuple[Any, ...]] = {
     "execution": ("upa", "negative", "direct") if "execution" in SPECS else ("upa",),
     "tables": ("broadcast",),
     "asked": ("driver", "spark"),
+    "ranges": (0, 1, 3),
 }
 
 
@@ -70,20 +74,22 @@ def whole_matrix() -> list[Variation]:
 
 @functools.cache
 def pairwise() -> tuple[Variation, ...]:
-    """A sample with every pair of values of two axes, chosen greedily by the number of new pairs."""
-    candidates = {variation: _pairs(variation) for variation in whole_matrix()}
-    missing = set().union(*candidates.values())
-    chosen: list[Variation] = []
+    """A sample with every pair of values of two axes, chosen greedily. Each variation begins with a missing pair, of the
+    longest axes first; every further axis gets the value with the most missing pairs."""
+    axes = sorted(AXES, key=lambda name: -len(AXES[name]))
+    choices = {axis: [(axis, value) for value in AXES[axis]] for axis in axes}
+    several = (itertools.product(choices[one], choices[other]) for one, other in itertools.combinations(axes, 2))
+    missing = dict.fromkeys(frozenset(pair) for pairs in several for pair in pairs)
+    sample: list[Variation] = []
     while missing:
-        best = max(candidates, key=lambda v: len(candidates[v] & missing))
-        chosen.append(best)
-        missing -= candidates[best]
-    return tuple(chosen)
-
-
-def _pairs(variation: Variation) -> set[tuple[tuple[str, Any], tuple[str, Any]]]:
-    named = [(f.name, getattr(variation, f.name)) for f in fields(variation)]
-    return set(itertools.combinations(named, 2))
+        chosen = set(next(iter(missing)))
+        for axis in (name for name in axes if name not in dict(chosen)):
+            gains = [sum(frozenset((one, other)) in missing for other in chosen) for one in choices[axis]]
+            chosen.add(choices[axis][gains.index(max(gains))])
+        for pair in itertools.combinations(chosen, 2):
+            missing.pop(frozenset(pair), None)
+        sample.append(Variation(**dict(chosen)))
+    return tuple(sample)
 
 
 SIZES = ("sample", "full", "product")

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
+from unittest.mock import patch
 
 from sqlglot import exp
 
@@ -57,6 +59,7 @@ from windrow.cql.statements import (
     Show,
 )
 from windrow.cql.window_clause import WindowClause, WindowKind
+from windrow.dataplane.plan_stages import PlanStages
 from windrow.engine.plans.due import TickGrid
 from windrow.errors import UnsupportedError, WindrowError
 from windrow.oracle import Oracle
@@ -643,7 +646,15 @@ def run_on_engine(test: TestFile, spark: Any, state_dir: Path, variation: Variat
     backend = EngineBackend(spark, clock, state_dir, variation)
     run = Run(test, backend, clock, variation)
     try:
-        run.run()
+        with in_ranges(variation.ranges):
+            run.run()
     finally:
         backend.close()
     return run
+
+
+@contextmanager
+def in_ranges(count: int) -> Iterator[None]:
+    """Spark cuts the plans of continuous queries into so many ranges of buckets, each of which is a task; 0: as usual."""
+    with patch.object(PlanStages, "cores", count) if count else nullcontext():
+        yield

@@ -234,13 +234,12 @@ class _Boxes:
         if others and isinstance(one.node, StreamWindow) and not meter.of(path).calls:
             return [("ran", "read once for all queries of the shared join, and not counted for each")]
         own, below = meter.of(path), [meter.of(f"{path}.{i}") for i in range(len(one.inputs))]
-        seconds = max(0.0, own.seconds - sum(other.seconds for other in below))
         is_known = any(other.calls for other in below)
         taken = f"{count_text(sum(other.rows for other in below), 'row')} in, " if is_known else ""
         given = f"{count_text(own.rows, 'row')} out ({bytes_text(own.nbytes)})"
         batches = "1 batch" if own.calls == 1 else f"{own.calls:,} batches"
         shared = ", its part of the time of the shared join" if others and below and not is_known else ""
-        return [("ran", f"{batches}, {taken}{given}, {seconds_text(seconds)}{shared}")]
+        return [("ran", f"{batches}, {taken}{given}, {seconds_text(own.seconds)}{shared}")]
 
 
 def _output(plan: ContinuousPlan, pattern: UpdatePattern, explicit: bool) -> str:

@@ -189,6 +189,8 @@ class _Run:
     parts: list[StatePart] = field(default_factory=list)
     windows: int = 0
     overflows: int = 0
+    inputs_s: float = 0.0
+    """What the inputs of the node that is being processed have taken so far."""
     ticks: DueTicks = field(init=False)
 
     def __post_init__(self) -> None:
@@ -224,11 +226,13 @@ class _Run:
         if path in self.given:
             self.windows += windows_below(node)
             return self._counted(self.given[path])
-        started, before = time.perf_counter(), self.overflows
+        started, before, beside = time.perf_counter(), self.overflows, self.inputs_s
+        self.inputs_s = 0.0
         edge = self._counted(self._edge(node, path))
         # Table.nbytes would be exact for slices, and costs a hundred times as much.
-        nbytes = edge.rows.get_total_buffer_size()
-        self.meter.add(path, edge.rows.num_rows, nbytes, time.perf_counter() - started)
+        nbytes, took = edge.rows.get_total_buffer_size(), time.perf_counter() - started
+        self.meter.add(path, edge.rows.num_rows, nbytes, took - self.inputs_s)
+        self.inputs_s = beside + took
         if path in self.asked:
             self.edges[path] = replace(edge, overflows=self.overflows - before)
         return edge

@@ -15,7 +15,7 @@ import pytest
 from windrow.catalog.store import Catalog
 from windrow.dataplane.blocks import BlockStore, store
 from windrow.engine.plans import commits
-from windrow.engine.plans.commits import CHANGES, STATE, VIEW, NewPart, PlanCommits, PlanTick
+from windrow.engine.plans.commits import ANSWERS, CHANGES, STATE, VIEW, NewPart, PlanCommits, PlanTick
 from windrow.engine.plans.ticker import _repeated_upto
 from windrow.errors import StateError
 from windrow.operators.ticks import DueTicks
@@ -123,6 +123,15 @@ def test_the_newest_changes_are_kept_whatever_the_order_of_sizes(bench: Bench) -
             kept.pop(0)
         assert bench.held(1) == [seq for seq, n in kept for _ in range(n)], at
     assert bench.held(2) == list(range(1, len(sizes) + 1))
+
+
+@pytest.mark.parametrize(("keep", "kept"), [(0, [5, 5, 5]), (3, [5, 5, 5]), (4, [4, 5, 5, 5]), (6, [2, 2, 4, 5, 5, 5])])
+def test_the_latest_answer_is_kept(bench: Bench, keep: int, kept: list[int]) -> None:
+    """Commit 3 and those after commit 5 have answers without rows."""
+    for seq, rows in enumerate((2, 2, 0, 1, 3, 0, 0), 1):
+        parts = (NewPart(ANSWERS, pa.table({"n": [seq] * rows})),) if rows else ()
+        bench.commits.tick([PlanTick(1, seq, seq, parts, keep=keep, shown_from=seq + 1)])
+    assert bench.held(1, ANSWERS) == kept
 
 
 def test_changes_stay_until_the_view_has_them(bench: Bench) -> None:

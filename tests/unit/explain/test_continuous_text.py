@@ -173,6 +173,13 @@ def test_output_says_what_a_reader_gets() -> None:
     assert any("explicit_expiry is on" in line for line in explained(window, explicit_expiry=True).more)
 
 
+def test_order_of_the_view() -> None:
+    window = Maker().window()
+    ordered = replace(plan(window), order=(Order(over(window, "x"), True, False),))
+    assert "View: ORDER BY x DESC" in explain_plan("q", OptimizedPlan(ordered, ())).more
+    assert not any(line.startswith("View:") for line in explained(window).more)
+
+
 def test_rules() -> None:
     m = Maker()
     node = m.project(join(m.window("a"), m.window("b")), x="x")

@@ -218,7 +218,7 @@ class _PlanPlace:
             state = replace(state, ticked=batch.due.before)
             subplans = [p for level, p in batch.subplans if level == self.level and p.windows <= set(stage.windows)]
             taken, asked = self.common.subplans.find(subplans, state), self.common.subplans.wanted(subplans)
-            shared, read_before = self._shared(taken)
+            shared, read_before = self._shared(stage, taken)
             rows = {i: self._rows(stage, i) for i in stage.windows if i not in read_before}
             edges = {path: self._edge(path) for path in stage.inputs} | shared
             tables = self._tables(stage)
@@ -245,13 +245,14 @@ class _PlanPlace:
             self.kept.append(({"kind": STATE, **told}, part.rows))
         return state
 
-    def _shared(self, taken: TakenSubPlan | None) -> tuple[dict[str, Edge], frozenset[int]]:
+    def _shared(self, stage: Stage, taken: TakenSubPlan | None) -> tuple[dict[str, Edge], frozenset[int]]:
         """What was processed with other plans, by path, and the windows below: its join, and a sub-plan."""
         edges, windows = dict[str, Edge](), frozenset[int]()
         if self.join is not None:
             assert isinstance(self.join.output, Edge)
             edges, windows = {self.join.path: self.join.output}, self.join.windows
-            self._count(self.join.path, self.join.output, self.join.seconds)
+            if windows <= set(stage.windows):
+                self._count(self.join.path, self.join.output, self.join.seconds)
         if taken is not None:
             edges[taken.subplan.path], windows = taken.result.edge, windows | taken.subplan.windows
             self._count(taken.subplan.path, taken.result.edge, 0.0)

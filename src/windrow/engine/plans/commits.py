@@ -133,8 +133,9 @@ class PlanTick:
     `parts` are written, `blocks` are written already. `drops` are the kinds whose earlier parts the new ones
     replace. Parts of state and of the view whose rows have all left by `ticked` are dropped, except state by key. Of
     the changes, the newest `keep` rows stay, and those of commits from `shown_from` on, of which the view is made
-    beside its merged parts. `deposited`: the changes up to this commit are tuples of a derived stream, and are dropped.
-    `staged` is the entry of the sink's stage. `overflows`: so many values are NULL because they do not fit.
+    beside its merged parts; of answers, the newest `keep` rows, and in any case the latest. `deposited`: the changes up
+    to this commit are tuples of a derived stream, and are dropped. `staged` is the entry of the sink's stage.
+    `overflows`: so many values are NULL because they do not fit.
     """
 
     plan: int
@@ -484,6 +485,8 @@ class PlanCommits:
             )
             oldest = 0 if first is None else first["rows"]
             if first is None or held - oldest < tick.keep:
+                break
+            if kind == ANSWERS and held == oldest:  # the latest
                 break
             if kind == CHANGES and first["seq"] >= tick.shown_from:
                 break

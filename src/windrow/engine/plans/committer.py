@@ -169,7 +169,7 @@ class PlanCommitter:
         is_news = is_news or bool(effects.keys() - fed)
         if not is_news and not self._is_stale(query, due.upto):
             return None
-        seq, keep = query.progress.seq + 1, self._settings().integer("retained_changes")
+        seq, keep = query.progress.seq + 1, self._settings().integer(query.retention)
         shown_from = _shown_from(batch, keep)
         tick = PlanTick(
             query.id,

@@ -294,6 +294,11 @@ class ContinuousQuery:
         return tuple({name.lower(): name for name in (*fed, *self.plan.streams)}.values())
 
     @property
+    def retention(self) -> str:
+        """The setting that says how many of the rows are kept that it has reported."""
+        return "retained_answers" if self.plan.periodic else "retained_changes"
+
+    @property
     def progress(self) -> PlanProgress:
         return self.version.progress
 

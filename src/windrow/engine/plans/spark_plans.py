@@ -402,9 +402,7 @@ class SparkPlans:
 
     def _meter(self, query: ContinuousQuery, batch: StageBatch, reports: list[dict[str, Any]]) -> None:
         """Count what the operators did in all tasks."""
-        for report in reports:
-            for path, (rows, size, seconds) in report["counts"].items():
-                query.meter.add(path, rows, size, seconds)
+        query.meter.add_tasks(report["counts"] for report in reports)
         reading, working = (max((one[name] for one in reports), default=0.0) for name in ("read_s", "advance_s"))
         query.meter.add_batch(batch.due.upto - batch.due.before, reading, working)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
 class OperatorCounts:
-    """What an operator gave in all its calls. `nbytes` are those of the buffers that its rows are in. `seconds`
-    includes those of its inputs."""
+    """What an operator gave in all its batches. `nbytes` are those of the buffers that its rows are in. `seconds` are
+    its own, without those of its inputs; those of several tasks are added up."""
 
     calls: int = 0
     rows: int = 0
@@ -41,10 +42,25 @@ class PlanMeter:
         found.seconds += seconds
 
     def add_upwards(self, path: str, rows: int, nbytes: int, seconds: float) -> None:
-        """A call of the operator at a path and of those above it, which give the same rows."""
+        """A call of the operator at a path, and of those above it, which give the same rows and take no time."""
         names = path.split(".")
-        for depth in range(1, len(names) + 1):
-            self.add(".".join(names[:depth]), rows, nbytes, seconds)
+        for depth in range(1, len(names)):
+            self.add(".".join(names[:depth]), rows, nbytes, 0.0)
+        self.add(path, rows, nbytes, seconds)
+
+    def add_tasks(self, tasks: Iterable[Mapping[str, Sequence[float]]]) -> None:
+        """One call of every operator, in several tasks: the rows, bytes and seconds of each, by path."""
+        found = dict[str, OperatorCounts]()
+        for counts in tasks:
+            for path, (rows, nbytes, seconds) in counts.items():
+                one = found.setdefault(path, OperatorCounts())
+                one.rows, one.nbytes, one.seconds = (
+                    one.rows + int(rows),
+                    one.nbytes + int(nbytes),
+                    one.seconds + seconds,
+                )
+        for path, one in found.items():
+            self.add(path, one.rows, one.nbytes, one.seconds)
 
     def add_batch(self, points: int, read_s: float, advance_s: float) -> None:
         """A batch of ticks that moved the plan by so many points."""

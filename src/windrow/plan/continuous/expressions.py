@@ -5,7 +5,7 @@ A resolved tree has columns of inputs (`scope.resolved`); a lowered tree has pla
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from sqlglot import exp
 
@@ -23,15 +23,14 @@ from windrow.plan.trees import replace_children
 from windrow.types import SqlType
 
 _ABOVE = "over aggregates and group keys"
-_TO_PUSH = (
+_REMEDIES = (
+    "Write its value.",
     "Compute it over one stream in a sub-query, where Spark evaluates it: "
-    "FROM (SELECT …, f(x) AS y FROM s [RANGE …]) AS s JOIN …"
+    "FROM (SELECT …, f(x) AS y FROM s [RANGE …]) AS s.",
+    "It needs columns of several inputs. Compute it over each of them first, where Spark evaluates it, and put the "
+    "results together with + or CONCAT: CONCAT(f(s.x), f(t.x)) instead of f(CONCAT(s.x, t.x)).",
 )
-_TO_SPLIT = (
-    "It needs columns of both streams. Compute it over each of them first, where Spark evaluates it, and put the "
-    "results together with + or CONCAT: CONCAT(f(s.x), f(t.x)) instead of f(CONCAT(s.x, t.x)). Of a function of "
-    "constants alone, write the value."
-)
+"""What to write for an expression that only Spark computes, over no input, over one, and over several."""
 
 
 class Expressions:
@@ -129,22 +128,32 @@ class Expressions:
             return stream.type_of(self.spark_sql(tree.unnest(), stream), self.types_at(tree))
         return self.type_of(self.lower(tree))
 
-    def computable(self, lowered: exp.Expr, origin: exp.Expr, grouped: bool = False, inputs: int = 1) -> None:
-        """Refuse what DuckDB cannot compute, at its place or else at that of the whole expression. `inputs`: how many
+    def computable(
+        self, lowered: exp.Expr, origin: exp.Expr, grouped: bool = False, inputs: Collection[int] = ()
+    ) -> None:
+        """Refuse what DuckDB cannot compute, at its place or else at that of the whole expression. `inputs`: those that
         it reads."""
         try:
             to_duckdb(lowered, self.columns.types(columns_in(lowered)), self.text)
         except FunctionError as error:
-            above = "over more than one stream" + (", or over a side of an outer join" if self.extended else "")
-            message = error.message if grouped else error.message.replace(_ABOVE, above)
-            remedy = error.remedy if grouped else _TO_SPLIT if inputs > 1 else _TO_PUSH
+            message = error.message if grouped else error.message.replace(_ABOVE, self._where(inputs))
+            remedy = error.remedy if grouped else _REMEDIES[min(len(inputs), 2)]
             raise FunctionError(message, place=error.place or self.place(origin), remedy=remedy) from None
+
+    def _where(self, inputs: Collection[int]) -> str:
+        """Over what an expression stands that Spark does not compute."""
+        if len(inputs) > 1:
+            return "over more than one input of FROM"
+        if not inputs:
+            return "over constants alone"
+        (over,) = (self.scope.inputs[i] for i in inputs)
+        return f"over {'a side of an outer join' if isinstance(over, StreamInput) else over.called}"
 
     def value(self, tree: exp.Expr, origin: exp.Expr) -> tuple[exp.Expr, SqlType]:
         """The lowered form of a resolved tree and its type; a constant that only Spark knows is a stream's column."""
         lowered = self.lower(tree)
         try:
-            self.computable(lowered, origin, inputs=len(inputs_in(tree)))
+            self.computable(lowered, origin, inputs=inputs_in(tree))
         except FunctionError:
             kept = (self.scope.inputs[i] for i in self.scope.visible if i not in self.extended)
             stream = next((one for one in kept if isinstance(one, StreamInput)), None)

@@ -128,7 +128,7 @@ class Joining:
 
     def _condition(self, tree: exp.Expr, clause: str) -> exp.Expr:
         lowered = self._expressions.lower(tree)
-        self._expressions.computable(lowered, tree, inputs=len(inputs_in(tree)))
+        self._expressions.computable(lowered, tree, inputs=inputs_in(tree))
         self._expressions.boolean(self._expressions.type_of(lowered), tree, clause)
         return lowered
 
@@ -144,8 +144,8 @@ class Joining:
         common = self._common(kinds, tree)
         cast = [side if kind == common else cast_to(side, common) for side, kind in zip(sides, kinds, strict=True)]
         lowered = [self._expressions.lower(side) for side in cast]
-        for one in lowered:
-            self._expressions.computable(one, tree)
+        for one, read in zip(lowered, (before, after), strict=True):
+            self._expressions.computable(one, tree, inputs=read)
         return lowered[0], lowered[1]
 
     def _common(self, kinds: list[SqlType], tree: exp.Expr) -> SqlType:

@@ -75,7 +75,7 @@ class PlanSwaps:
             seq,
             self._parts(new, taken, told),
             (STATE, *told.drops),
-            keep=self._settings().integer("retained_changes"),
+            keep=self._settings().integer(new.retention),
             shown_from=next((part.seq for part in goes_on), seq + 1),
             covered=taken.covered,
             blocks=taken.blocks,
