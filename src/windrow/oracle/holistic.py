@@ -94,11 +94,9 @@ def _frequent(tuples: Iterable[Mapping[str, Any]], k: int, shape: Any) -> dict[s
     shape all tuples are one pane."""
     if shape is not None and not isinstance(shape, Sliding):
         raise UnsupportedError("the oracle counts frequent items of sliding windows")
-    edges = () if shape is None else (shape.origin - shape.offset, shape.origin - shape.offset - shape.range)
     panes: dict[Any, list[Mapping[str, Any]]] = {}
     for row in tuples:
-        pane = tuple((row["point"] - edge) // shape.slide for edge in edges)
-        panes.setdefault(pane, []).append(row)
+        panes.setdefault(None if shape is None else _pane(row["point"], shape), []).append(row)
     lists = [_top_k(rows, k, False) for rows in panes.values()]
     least = [listed[-1]["count"] if len(listed) == k else 0 for listed in lists]
     threshold, found = sum(least), dict[Any, dict[str, Any]]()
@@ -111,6 +109,11 @@ def _frequent(tuples: Iterable[Mapping[str, Any]], k: int, shape: Any) -> dict[s
     frequent.sort(key=lambda item: _order(item["item"]))
     frequent.sort(key=lambda item: -item["count"])
     return {"threshold": threshold, "items": frequent}
+
+
+def _pane(point: int, shape: Sliding) -> tuple[int, int]:
+    begin = shape.origin - shape.offset
+    return (point - begin) // shape.slide, (point - begin + shape.range) // shape.slide
 
 
 def _identity(value: Any) -> Any:

@@ -1,6 +1,6 @@
 """Update patterns: the lattice, and how they spread through a continuous plan (Golab's dissertation, chapter 3)."""
 
 from windrow.patterns.lattice import UpdatePattern
-from windrow.patterns.propagation import Annotated, EdgePatterns, annotate, why, window_refusal
+from windrow.patterns.propagation import Annotated, EdgePatterns, annotate, annotated_over, why, window_refusal
 
-__all__ = ["Annotated", "EdgePatterns", "UpdatePattern", "annotate", "why", "window_refusal"]
+__all__ = ["Annotated", "EdgePatterns", "UpdatePattern", "annotate", "annotated_over", "why", "window_refusal"]

@@ -120,6 +120,11 @@ def window_refusal(node: Node) -> str | None:
     return f"only results that never leave the output can be windowed, and this output is {found.output}: {found.why}"
 
 
+def annotated_over(node: Node, inputs: tuple[Annotated, ...]) -> Annotated:
+    """A node over inputs whose patterns are known; the paths are those of the inputs."""
+    return Annotated(node, (), PROPAGATION[type(node)](node, tuple(one.edge for one in inputs)), inputs)
+
+
 def _annotated(node: Node, path: Path) -> Annotated:
     inputs = tuple(_annotated(one, (*path, i)) for i, one in enumerate(node.inputs))
     return Annotated(node, path, PROPAGATION[type(node)](node, tuple(one.edge for one in inputs)), inputs)
