@@ -25,7 +25,7 @@ SHARE_JOINS, SHARE_SUBPLANS = "share_joins", "share_subplans"
 
 PLAN_RULES = (
     *("push_selections", "compute_on_arrival", "place_negation", "match_once", "merge_joins"),
-    *("push_distinct", "order_joins", "push_projections", "reuse_distinct", SHARE_JOINS, SHARE_SUBPLANS),
+    *("nest_joins", "push_distinct", "order_joins", "push_projections", "reuse_distinct", SHARE_JOINS, SHARE_SUBPLANS),
 )
 """The rules for continuous plans that `disabled_rules` may name."""
 

@@ -21,7 +21,9 @@ Rows = dict[str, list[tuple[int, int, int]]]
 Answer = Callable[[dict[str, list[tuple[int, int]]]], list[tuple[int, ...]]]
 
 RULES = "windrow.optimizer.rules"
-EVERY = "place_negation, match_once, merge_joins, push_distinct, order_joins, push_projections, reuse_distinct"
+EVERY = (
+    "place_negation, match_once, merge_joins, nest_joins, push_distinct, order_joins, push_projections, reuse_distinct"
+)
 ALWAYS = 1e9
 """A plan that is not so many times as expensive is taken."""
 

@@ -29,9 +29,11 @@ QUERIES = {
     "few": f"SELECT k FROM ({PAIRS})",
     "both": f"{ONCE} UNION ALL SELECT k, x FROM s [RANGE 3]",
     "mixed": f"SELECT DISTINCT k FROM ({ONCE} UNION ALL SELECT k, x FROM s [RANGE 3])",
+    "beside": f"SELECT s.x, d.g FROM s [RANGE 3] JOIN ({ONCE}) AS d ON s.k = d.k",
+    "aside": f"SELECT s.g, d.k, d.g AS h FROM s [RANGE 5] JOIN ({ONCE}) AS d ON s.k = d.k WHERE s.x > 1",
     "wider": "SELECT DISTINCT k, g FROM r [RANGE 8]",
 }
-ANYWHERE = ({"once", "renamed", "some", "came"}, {"often", "frequent"}, {"pairs", "few"})
+ANYWHERE = ({"once", "renamed", "some", "came"}, {"often", "frequent"}, {"pairs", "few"}, {"beside", "aside"})
 SHARERS = {
     "driver": (*ANYWHERE, {"once", "per"}, {"both", "mixed"}),
     "spark": ANYWHERE,  # the others read stores with other buckets

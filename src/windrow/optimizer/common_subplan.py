@@ -2,14 +2,16 @@
 
 Two sub-plans are the same if they have the same nodes over the same windows, whatever their columns are called. So that
 this is easy to see, the columns of every plan are numbered in the order in which they are met: a sub-plan that begins
-with the first window of its plan has the same ids in every plan, and its state the same columns.
+with the first window of its plan has the same ids in every plan, and its state the same columns. A sub-plan that keeps
+state and is another input of a join or a union has numbers of its own, which follow from what it is (`_Numbering`).
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import count
 
 from sqlglot import exp
 
@@ -49,26 +51,37 @@ _STATEFUL = Distinct | GroupBy | OutputWindow | OutputRows | ToStream | TopRows 
 
 @dataclass(frozen=True)
 class SharableSubPlan:
-    """A sub-plan that keeps state, at `depth` inputs below the root of its plan, each the first one. `key` is equal for
-    those that are the same; `windows` is how many windows it reads."""
+    """A sub-plan that keeps state. `place`: the inputs that lead to it from the root of its plan. `key` is equal for
+    those that are the same; `windows` are the numbers of those that it reads."""
 
-    depth: int
+    place: tuple[int, ...]
     key: str
-    windows: int
+    windows: range
 
 
 def sharable_subplans(plan: ContinuousPlan) -> tuple[SharableSubPlan, ...]:
-    """The sub-plans that begin with the plan's first window and keep state, the largest first. One that RESTORE asks at
-    every instant is another than one that is asked at ticks."""
-    found, node, depth, at_instants = list[SharableSubPlan](), plan.root, 0, False
-    while True:
-        if _keeps(node):
-            key = f"{_key(node)}{' at instants' if at_instants else ''}"
-            found.append(SharableSubPlan(depth, key, sum(isinstance(one, Window) for one in walk(node))))
-        if not node.inputs:
-            return tuple(found)
-        at_instants = node.restores if isinstance(node, ToStream) else at_instants
-        node, depth = node.inputs[0], depth + 1
+    """The sub-plans that keep state and may be numbered alike in other plans; each comes before those that are in it.
+    One that RESTORE asks at every instant is another than one that is asked at ticks."""
+    return tuple(_sharable(plan.root, (), 0, is_first=True, at_instants=False))
+
+
+def _sharable(
+    node: Node, place: tuple[int, ...], window: int, is_first: bool, at_instants: bool
+) -> Iterator[SharableSubPlan]:
+    """Those at and below a node whose first window has this number. `is_first`: its columns are numbered from those of
+    that window on."""
+    is_first = is_first or _keeps(node)
+    if is_first and _keeps(node):
+        key = f"{_key(node)}{' at instants' if at_instants else ''}"
+        yield SharableSubPlan(place, key, range(window, window + _windows(node)))
+    at_instants = node.restores if isinstance(node, ToStream) else at_instants
+    for i, one in enumerate(node.inputs):
+        yield from _sharable(one, (*place, i), window, is_first and i == 0, at_instants)
+        window += _windows(one)
+
+
+def _windows(node: Node) -> int:
+    return sum(isinstance(one, Window) for one in walk(node))
 
 
 def _keeps(node: Node) -> bool:
@@ -97,12 +110,47 @@ def subplan_key(node: Node) -> str:
 
 
 def numbered_in_order(plan: ContinuousPlan) -> ContinuousPlan:
-    """The plan with its columns numbered in the order in which they are met, inputs first, from left to right."""
-    ids = _in_order(plan.root)
+    """The plan with its columns numbered in the order in which they are met, inputs first, from left to right; those of
+    sub-plans beside the first inputs by what these are."""
+    numbering = _Numbering()
+    numbering.meet(plan.root, count(), is_first=True)
+    ids = numbering.ids
     if all(old == new for old, new in ids.items()):
         return plan
     columns = _Numbered(ids)
     return replace(plan, root=columns.changed(plan.root), order=columns.orders(plan.order))
+
+
+OWN_IDS = 1 << 20
+"""Ids from here on are those of sub-plans that are numbered by what they are."""
+
+
+class _Numbering:
+    """Gives columns ids, the same to a sub-plan in every plan that has it where it may be shared.
+
+    From the root on, first inputs are numbered in order. Any other input that keeps state begins anew, at a number that
+    is hashed from the sub-plan; if a plan has the same one twice, the second gets other numbers and is not shared.
+    """
+
+    def __init__(self) -> None:
+        self.ids: dict[int, int] = {}
+        self._begun: set[int] = set()
+
+    def meet(self, node: Node, following: Iterator[int], is_first: bool) -> None:
+        if not is_first and _keeps(node):
+            following, is_first = self._beginning_at(node), True
+        for i, one in enumerate(node.inputs):
+            self.meet(one, following, is_first and i == 0)
+        for column in node.schema:
+            if column.id not in self.ids:
+                self.ids[column.id] = next(following)
+
+    def _beginning_at(self, node: Node) -> Iterator[int]:
+        begin = OWN_IDS + (int(subplan_key(node)[:8], 16) << 16)
+        while begin in self._begun:
+            begin += 1 << 16
+        self._begun.add(begin)
+        return count(begin)
 
 
 def _in_order(root: Node) -> dict[int, int]:

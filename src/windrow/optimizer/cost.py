@@ -23,7 +23,7 @@ from typing import Any
 from windrow.optimizer.estimates import EdgeEstimate, Estimator, conditions_of, key_values
 from windrow.optimizer.facts import Facts
 from windrow.optimizer.join_order import compared_by
-from windrow.patterns import Annotated, UpdatePattern, annotate
+from windrow.patterns import Annotated, UpdatePattern, annotate, annotated_over
 from windrow.plan.algebra.nodes import (
     ContinuousPlan,
     Distinct,
@@ -107,6 +107,29 @@ def plan_cost(plan: ContinuousPlan, facts: Facts) -> PlanCost:
     operators = tuple(_costed(one, estimator, plan.step) for one in annotated.walk())
     last = operators[-1].output
     return PlanCost(operators, OperatorCost(inserting=last.rate, withdrawing=last.withdrawn))
+
+
+class Coster:
+    """Costs nodes over one plan, for a rule that looks at many: what is known of an input is worked out once."""
+
+    def __init__(self, plan: ContinuousPlan, facts: Facts):
+        self.estimator = Estimator(plan.root, facts)
+        self._step = plan.step
+        self._known: dict[int, Annotated] = {}
+
+    def own(self, node: Node) -> float:
+        """What a node costs by itself."""
+        return _costed(self._annotated(node), self.estimator, self._step).cost.total
+
+    def total(self, node: Node) -> float:
+        """What a node costs with all that is below it."""
+        return self.own(node) + sum(map(self.total, node.inputs))
+
+    def _annotated(self, node: Node) -> Annotated:
+        known = self._known.get(id(node))
+        if known is None:
+            known = self._known[id(node)] = annotated_over(node, tuple(map(self._annotated, node.inputs)))
+        return known
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ What the formulae do not cover:
 - *Hash tables*: a tuple is compared with its bucket only, λ T / b of them (section 5.3.2).
 
 Of all n! orders `best_order` finds a cheapest one, so the heuristic of section 5.3.2 is not needed; it is in
-`reference/join_heuristic.py`. Joins on different keys are different nodes: each is ordered on its own, and their
-nesting is that of `merge_joins`.
+`reference/join_heuristic.py`. Joins on different keys are different nodes: each is ordered on its own, and
+`rules/nest_joins.py` chooses their nesting.
 """
 
 from __future__ import annotations

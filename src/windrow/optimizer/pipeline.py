@@ -12,6 +12,7 @@ from windrow.optimizer.facts import NOTHING_MEASURED, Facts
 from windrow.optimizer.rules.compute_on_arrival import compute_on_arrival
 from windrow.optimizer.rules.match_once import match_once
 from windrow.optimizer.rules.merge_joins import merge_joins
+from windrow.optimizer.rules.nest_joins import nest_joins
 from windrow.optimizer.rules.order_joins import order_joins, weigh_orders
 from windrow.optimizer.rules.place_negation import place_negation, weigh_negation
 from windrow.optimizer.rules.push_distinct import push_distinct
@@ -43,6 +44,7 @@ RULES: tuple[PlanRule, ...] = (
     PlanRule("place_negation", "Negation stands where the plan is cheapest.", place_negation, weigh_negation),
     PlanRule("match_once", "EXISTS and NOT EXISTS look at one row per value, where that is cheaper.", match_once),
     PlanRule("merge_joins", "Joins on the same key become one multi-way join.", merge_joins),
+    PlanRule("nest_joins", "Joins on different keys are nested in the cheapest order.", nest_joins),
     PlanRule("push_distinct", "DISTINCT over a join also removes duplicates from its inputs.", push_distinct),
     PlanRule("order_joins", "The inputs of a multi-way join are in the cheapest order.", order_joins, weigh_orders),
     PlanRule("push_projections", "Windows keep only the columns that the plan reads.", push_projections),

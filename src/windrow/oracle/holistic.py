@@ -90,13 +90,13 @@ def _top_k(tuples: Iterable[Mapping[str, Any]], k: int, is_weighted: bool) -> li
 
 
 def _frequent(tuples: Iterable[Mapping[str, Any]], k: int, shape: Any) -> dict[str, Any]:
-    """Golab's dissertation, Algorithm 6, over the top-k lists of the panes that the edges of all windows cut."""
-    if not isinstance(shape, Sliding):
+    """Golab's dissertation, Algorithm 6, over the top-k lists of the panes that the edges of all windows cut. Without a
+    shape all tuples are one pane."""
+    if shape is not None and not isinstance(shape, Sliding):
         raise UnsupportedError("the oracle counts frequent items of sliding windows")
-    edges = (shape.origin - shape.offset, shape.origin - shape.offset - shape.range)
     panes: dict[Any, list[Mapping[str, Any]]] = {}
     for row in tuples:
-        panes.setdefault(tuple((row["point"] - edge) // shape.slide for edge in edges), []).append(row)
+        panes.setdefault(None if shape is None else _pane(row["point"], shape), []).append(row)
     lists = [_top_k(rows, k, False) for rows in panes.values()]
     least = [listed[-1]["count"] if len(listed) == k else 0 for listed in lists]
     threshold, found = sum(least), dict[Any, dict[str, Any]]()
@@ -109,6 +109,11 @@ def _frequent(tuples: Iterable[Mapping[str, Any]], k: int, shape: Any) -> dict[s
     frequent.sort(key=lambda item: _order(item["item"]))
     frequent.sort(key=lambda item: -item["count"])
     return {"threshold": threshold, "items": frequent}
+
+
+def _pane(point: int, shape: Sliding) -> tuple[int, int]:
+    begin = shape.origin - shape.offset
+    return (point - begin) // shape.slide, (point - begin + shape.range) // shape.slide
 
 
 def _identity(value: Any) -> Any:

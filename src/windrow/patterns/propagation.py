@@ -113,6 +113,11 @@ def why(node: Node) -> str:
     return annotate(node).why
 
 
+def annotated_over(node: Node, inputs: tuple[Annotated, ...]) -> Annotated:
+    """A node over inputs whose patterns are known; the paths are those of the inputs."""
+    return Annotated(node, (), PROPAGATION[type(node)](node, tuple(one.edge for one in inputs)), inputs)
+
+
 def _annotated(node: Node, path: Path) -> Annotated:
     inputs = tuple(_annotated(one, (*path, i)) for i, one in enumerate(node.inputs))
     return Annotated(node, path, PROPAGATION[type(node)](node, tuple(one.edge for one in inputs)), inputs)

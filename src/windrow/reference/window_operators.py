@@ -410,16 +410,26 @@ def _holistic(call: AggregateCall, members: Sequence[Values]) -> Any:
     if call.function == "COUNT(DISTINCT)":
         return len({_key(values) for values in found})
     values = sorted((one for (one,) in found), key=lambda value: _rank(value, True))
-    if call.function == "TOP_K":
-        counts = Counter(_key([value]) for value in values)
-        first = {_key([value]): value for value in reversed(values)}
-        ranked = sorted(counts, key=lambda key: (-counts[key], _rank(first[key], True)))
-        return [{"item": first[key], "count": counts[key]} for key in ranked[: int(call.parameters[0])]]
+    if call.function in ("TOP_K", "FREQUENT_ITEMS"):
+        return _most_frequent(call, values)
     if not values:
         return None
     if call.function == "MEDIAN":
         return 0.5 * values[(len(values) - 1) // 2] + 0.5 * values[len(values) // 2]
     return values[max(1, math.floor(call.parameters[0] * len(values))) - 1]
+
+
+def _most_frequent(call: AggregateCall, values: Sequence[Any]) -> Any:
+    """TOP_K; or FREQUENT_ITEMS with the group as its only pane (Algorithm 6): the values above the k-th count."""
+    counts, k = Counter(_key([value]) for value in values), int(call.parameters[0])
+    first = {_key([value]): value for value in reversed(values)}
+    ranked = sorted(counts, key=lambda key: (-counts[key], _rank(first[key], True)))
+    top = [{"item": first[key], "count": counts[key]} for key in ranked[:k]]
+    if call.function == "TOP_K":
+        return top
+    least = top[-1]["count"] if len(top) == k else 0
+    above = [one | {"at_most": one["count"]} for one in top if one["count"] > least]
+    return {"threshold": least, "items": above}
 
 
 def value_of(tree: exp.Expr, row: Mapping[str, Any]) -> Any:

@@ -65,6 +65,7 @@ AGGREGATES = [
     ("QUANTILE", "s", Decimal("0.5")),
     ("COUNT(DISTINCT)", "x"),
     ("TOP_K", "s", 2),
+    ("FREQUENT_ITEMS", "s", 2),
 ]
 
 GROUPED: list[tuple[list[str], list[tuple[Any, ...]], tuple[str, str, str]]] = [

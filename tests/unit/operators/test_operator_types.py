@@ -22,7 +22,7 @@ from support.continuous import (
 )
 
 from windrow.cql.select_text import parse_expression
-from windrow.errors import ExecutionError, UnsupportedError
+from windrow.errors import ExecutionError
 from windrow.operators.changes import changes_schema
 from windrow.operators.grouping.calls import exact
 from windrow.operators.view import LiveView
@@ -143,14 +143,19 @@ def test_approximate_aggregates_are_exact():
         assert replayed(done.all_changes, tick) == counted(expected), tick
 
 
-def test_frequent_items_is_refused():
+def test_frequent_items_are_those_above_the_kth_count():
     b = Builder()
-    window = b.window(6, {"s": STRING})
-    s = named(window, "s")
-    call = decompose("FREQUENT_ITEMS", s.sql, s.type, None, (2,))
-    root = GroupBy(window, (), (Aggregated(b.column("a", call.result), call),))
-    with pytest.raises(UnsupportedError, match="SLIDE"):
-        run(plan_of(root), [[]], [0, 1])
+    root = b.group_by(b.window(6, {"s": STRING}), [], ("FREQUENT_ITEMS", "s", 3))
+    tuples = [[(t, (s,)) for t, s in enumerate(["a", "b", "a", None, "c", "a"])]]
+    done = run(plan_of(root), tuples, [0, 2, 5, 6])
+    one, two = ({"threshold": 0, "items": items} for items in (listed(("a", 1), ("b", 1)), listed(("a", 2), ("b", 1))))
+    assert replayed(done.all_changes, 2) == counted([(one,)])  # fewer than k values: all are reported
+    assert replayed(done.all_changes, 4) == counted([(two,)])
+    assert replayed(done.all_changes, 6) == counted([({"threshold": 1, "items": listed(("a", 3))},)])
+
+
+def listed(*counts: tuple[str, int]) -> list[dict[str, object]]:
+    return [{"item": item, "count": count, "at_most": count} for item, count in counts]
 
 
 @pytest.mark.parametrize("explicit", [False, True])

@@ -59,6 +59,7 @@ AGGREGATES = [
     ("MIN", "s"),
     ("MEDIAN", "x"),
     ("TOP_K", "s", 2),
+    ("FREQUENT_ITEMS", "s", 2),
 ]
 
 keys = st.one_of(st.none(), st.integers(0, 2))

@@ -92,7 +92,6 @@ def test_internal_window_beside_a_query_that_withdraws_rows(strict: str) -> None
         ("SELECT TOP_K(name, 2, Label) AS x FROM s [NOW], t [NOW]", "weight of TOP_K is a number, and Label", "Label"),
         ("SELECT TOP_K(name, 0) AS x FROM s [NOW], t [NOW]", "a whole number from 1", "0"),
         ("SELECT SUM(MAX(a)) AS x FROM s [RANGE 1 MINUTE]", "an aggregate cannot stand in an aggregate", "MAX"),
-        ("SELECT FREQUENT_ITEMS(a, 3) AS x FROM s [RANGE 1 MINUTE]", "FREQUENT_ITEMS is of periodic", "FREQUENT_ITEMS"),
         ("SELECT COUNT(*) AS n FROM s [RANGE 1 MINUTE] GROUP BY NULL", "not NULL", ""),
         ("SELECT COUNT(*) AS n FROM s [RANGE 1 MINUTE] GROUP BY 2", "the select list has 1 column", "2"),
         ("SELECT COUNT(*) AS n FROM s [RANGE 1 MINUTE] GROUP BY 1", "an aggregate cannot stand in GROUP BY", "COUNT"),

@@ -46,7 +46,7 @@ from windrow.operators.changes import AT, HEAD, stored
 from windrow.operators.layouts.parts import Layout, StatePart
 from windrow.operators.relations.table_scan import TableRows
 from windrow.operators.scan import StreamRows, needs_history
-from windrow.operators.sharing.subplans import CompactedOnce, SharedSubPlans, TakenSubPlan
+from windrow.operators.sharing.subplans import CompactedOnce, SharedSubPlans, TakenSubPlans
 from windrow.operators.stages.cutting import Stage, buckets_in, node_at
 from windrow.operators.stages.ranges import Range, is_within, restored_range
 from windrow.operators.state import PlanState, restore
@@ -153,8 +153,8 @@ class _PlanPlace:
     join: GivenJoin | None
     alone: str | None = None
     """Why its join could not be processed with those of others."""
-    took: TakenSubPlan | None = None
-    """The sub-plan that it took from another plan."""
+    took: list[tuple[str, int, str]] = field(default_factory=list)
+    """The sub-plans that it took from other plans: the path, the number of the plan, the path there."""
     changes: int = 0
     overflows: int = 0
     meter: PlanMeter = field(default_factory=PlanMeter)
@@ -231,9 +231,9 @@ class _PlanPlace:
                 explicit = task.explicit_expiry
                 done = advance(task.plan, state, rows, batch.due, kernel, explicit, self.meter, edges, tables, paths)
                 self._show(stage, done.changes)
-            after, made = (done.state, done.parts) if taken is None else taken.added_to(done.state, done.parts)
+            after, made = taken.added_to(done.state, done.parts)
             self.common.subplans.add(self.plan, asked, state, after, made, done.edges)
-            state, self.took = after, taken or self.took
+            state, self.took = after, self.took + taken.sources()
             self.overflows += 0 if batch.is_silent else done.overflows
             parts += made
             self.meter.add_batch(0, read - started, time.perf_counter() - read)
@@ -245,18 +245,17 @@ class _PlanPlace:
             self.kept.append(({"kind": STATE, **told}, part.rows))
         return state
 
-    def _shared(self, stage: Stage, taken: TakenSubPlan | None) -> tuple[dict[str, Edge], frozenset[int]]:
-        """What was processed with other plans, by path, and the windows below: its join, and a sub-plan."""
+    def _shared(self, stage: Stage, taken: TakenSubPlans) -> tuple[dict[str, Edge], frozenset[int]]:
+        """What was processed with other plans, by path, and the windows below: its join, and sub-plans."""
         edges, windows = dict[str, Edge](), frozenset[int]()
         if self.join is not None:
             assert isinstance(self.join.output, Edge)
             edges, windows = {self.join.path: self.join.output}, self.join.windows
             if windows <= set(stage.windows):
                 self._count(self.join.path, self.join.output, self.join.seconds)
-        if taken is not None:
-            edges[taken.subplan.path], windows = taken.result.edge, windows | taken.subplan.windows
-            self._count(taken.subplan.path, taken.result.edge, 0.0)
-        return edges, windows
+        for path, edge in taken.edges.items():
+            self._count(path, edge, 0.0)
+        return edges | taken.edges, windows | taken.windows
 
     def _count(self, path: str, edge: Edge, seconds: float) -> None:
         self.meter.add(path, edge.rows.num_rows, edge.rows.get_total_buffer_size(), seconds)
@@ -418,8 +417,8 @@ class _PlanPlace:
         layouts = {path: asdict(use) for path, use in self.state.layouts.items()}
         kept = {"sizes": self.state.sizes, "layouts": layouts, "blocks": self.blocks}
         report = {"changes": self.changes, "overflows": self.overflows, "counts": counts, **kept, **times}
-        if self.took is not None:
-            report["took"] = (self.took.subplan.path, self.took.result.by, self.took.result.path)
+        if self.took:
+            report["took"] = self.took
         return report if self.alone is None else {**report, "alone": self.alone}
 
 

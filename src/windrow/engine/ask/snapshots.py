@@ -23,7 +23,7 @@ from windrow.engine.ask.lookups import LookupRequest, Span, span_of
 from windrow.engine.state import StreamState, SynopsisState
 from windrow.errors import Place, SpanError, UnsupportedError
 from windrow.optimizer.sharing.derivations import Derivation, derivations_of, read_of
-from windrow.optimizer.sharing.synopsis_plans import FREQUENT, style_for
+from windrow.optimizer.sharing.synopsis_plans import FREQUENT
 from windrow.plan.accumulators import Accumulator
 from windrow.plan.continuous.deciding import is_grouped
 from windrow.plan.nodes import Finalise, Key
@@ -192,9 +192,10 @@ def _misfits(state: SynopsisState, plan: Finalise) -> Iterator[str]:
     if state.plan.axis != plan.scan.attribute.column:
         yield f"is on another axis than {plan.scan.attribute}"
     yield from _other_cells(state, plan)
-    mine, kept = style_for(plan, state.plan.schedule), state.plan.style
-    if mine != kept and FREQUENT in (mine[0], kept[0]):
-        yield "keeps other top-k lists, or none"
+    if plan.input.frequent is not None:
+        yield "has lists per pane, and the list of a one-time query is that of its window"
+    elif state.plan.style[0] == FREQUENT:
+        yield "keeps top-k lists alone"
 
 
 def _other_cells(state: SynopsisState, plan: Finalise) -> Iterator[str]:

@@ -15,7 +15,7 @@ from windrow.engine.plans.commits import ANSWERS, CHANGES, STATE, VIEW, NewPart,
 from windrow.engine.plans.due import lingering, occupied
 from windrow.engine.plans.query import ContinuousQuery, HomeState, ViewMerge, counts_windows
 from windrow.engine.plans.sharing.joins import Given, JoinsInDriver
-from windrow.engine.plans.sharing.subplans import note_sharers, subplans_of, taken_from
+from windrow.engine.plans.sharing.subplans import TakenBy, note_sharers, subplans_of
 from windrow.engine.plans.tables import answers_table, ordered
 from windrow.engine.tables.uses import Effects
 from windrow.errors import StateError, WindrowError, first_line
@@ -232,7 +232,7 @@ class _DriverBatch:
     due: DueTicks
     merging: bool
     shared: SharedSubPlans
-    taken: dict[int, tuple[str, int, str]] = field(default_factory=dict)
+    taken: list[TakenBy] = field(default_factory=list)
     compacted: CompactedOnce = field(default_factory=CompactedOnce)
 
 
@@ -321,19 +321,17 @@ class DriverHome:
         started, due = time.perf_counter(), batch.due
         edges, read_before = ({}, frozenset()) if given is None else ({given.path: given.output}, given.windows)
         taken = batch.shared.find(subplans, state)
-        if taken is not None:
-            edges, read_before = {**edges, taken.subplan.path: taken.result.edge}, read_before | taken.subplan.windows
+        edges, read_before = {**edges, **taken.edges}, read_before | taken.windows
         rows = {i: self._rows(query, i, due) for i in range(len(query.uses)) if i not in read_before}
         relations = {use.path: use.rows(query.progress.effects, due) for use in query.tables}
         read, asked = time.perf_counter(), batch.shared.wanted(subplans)
         explicit, paths = query.choices.explicit_expiry, [one.path for one in asked]
         done = advance(query.plan, state, rows, due, self._kernel, explicit, query.meter, edges, relations, paths)
-        if taken is not None:
-            after, parts = taken.added_to(done.state, done.parts)
-            done = replace(done, state=after, parts=parts)
-            batch.taken[query.id] = taken_from(taken)
-            count, size = taken.result.edge.rows.num_rows, taken.result.edge.rows.get_total_buffer_size()
-            query.meter.add(taken.subplan.path, count, size, 0.0)
+        after, parts = taken.added_to(done.state, done.parts)
+        done = replace(done, state=after, parts=parts)
+        batch.taken += [(query.id, *source) for source in taken.sources()]
+        for path, edge in taken.edges.items():
+            query.meter.add(path, edge.rows.num_rows, edge.rows.get_total_buffer_size(), 0.0)
         batch.shared.add(query.id, asked, state, done.state, done.parts, done.edges)
         query.meter.add_batch(due.upto - due.before, read - started, time.perf_counter() - read)
         return self._shown(query, replace(done, changes=stored(done.changes)), due, runs)

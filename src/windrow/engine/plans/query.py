@@ -407,7 +407,7 @@ class ContinuousQuery:
 
     @cached_property
     def sharable_subplans(self) -> tuple[SharableSubPlan, ...]:
-        """The sub-plans with state that it may share, the largest first."""
+        """The sub-plans with state that it may share, each before those that are in it."""
         return sharable_subplans(self.plan)
 
     @cached_property

@@ -44,7 +44,7 @@ from windrow.engine.plans.homes import (
 )
 from windrow.engine.plans.query import ContinuousQuery, HomeState, ViewMerge
 from windrow.engine.plans.sharing.joins import JoinGroup, JoinMember, SharedJoins
-from windrow.engine.plans.sharing.subplans import note_sharers, subplans_of
+from windrow.engine.plans.sharing.subplans import TakenBy, note_sharers, subplans_of
 from windrow.engine.plans.tables import ordered
 from windrow.engine.tables.stored import change_schema
 from windrow.engine.tables.uses import Effects, TableUse
@@ -225,12 +225,11 @@ class SparkPlans:
                 self._stages.forget_join(self._joins.pop(key).number)
 
     def _note_sharers(self, queries: Sequence[ContinuousQuery], reports: list[list[dict[str, Any]]]) -> None:
-        taken = dict[int, tuple[str, int, str]]()
+        taken = dict[TakenBy, None]()  # the places of a query report the same
         for query, mine in zip(queries, reports, strict=True):
             for told in mine:
-                if "took" in told:
-                    path, by, its_path = told["took"]
-                    taken[query.id] = (path, queries[by].id, its_path)
+                for path, by, its_path in told.get("took", ()):
+                    taken[query.id, path, queries[by].id, its_path] = None
         note_sharers(queries, taken)
 
     # -- joins that queries have in common -----------------------------------------------------

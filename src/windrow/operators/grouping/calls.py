@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import pyarrow as pa
 from sqlglot import exp
 
 from windrow.cql.select_text import parse_expression
-from windrow.errors import UnsupportedError
 from windrow.operators.tables.memo import by_identity
 from windrow.plan import holistic
 from windrow.plan.accumulators import Accumulator, AggregateCall, Key, Kind
@@ -119,12 +118,10 @@ def calls_of(node: GroupBy) -> GroupCalls:
 
 
 def exact(call: AggregateCall) -> AggregateCall:
-    """An aggregate that needs no sketch: an approximate one as its exact counterpart, with the same type of result."""
+    """An aggregate that needs no sketch and no panes: an approximate one as its exact counterpart, with the same type
+    of result; FREQUENT_ITEMS with the whole input as its only pane, so that counts of values suffice."""
     if call.function == "FREQUENT_ITEMS":
-        raise UnsupportedError(
-            "FREQUENT_ITEMS counts panes, which a query without SLIDE has not",
-            remedy="Add a SLIDE to the window, or use TOP_K.",
-        )
+        return replace(call, parts=tuple(part for part in call.parts if part[0] == holistic.ROWS))
     if not call.function.startswith("APPROX_"):
         return call
     sketch = call.parts[0][1]

@@ -74,6 +74,31 @@ class TakenSubPlan:
         return replace(state, tables={**own, **taken}), (*parts, *more)
 
 
+@dataclass(frozen=True)
+class TakenSubPlans:
+    """The sub-plans that a plan takes from others in a batch; none is in another."""
+
+    every: tuple[TakenSubPlan, ...] = ()
+
+    @property
+    def edges(self) -> dict[str, Edge]:
+        return {one.subplan.path: one.result.edge for one in self.every}
+
+    @property
+    def windows(self) -> frozenset[int]:
+        return frozenset(i for one in self.every for i in one.subplan.windows)
+
+    def added_to(self, state: PlanState, parts: tuple[StatePart, ...]) -> tuple[PlanState, tuple[StatePart, ...]]:
+        """A plan's state with that of the sub-plans, and what must be durable of all."""
+        for one in self.every:
+            state, parts = one.added_to(state, parts)
+        return state, parts
+
+    def sources(self) -> list[tuple[str, int, str]]:
+        """Of each its path, by whom it was processed, and its path there."""
+        return [(one.subplan.path, one.result.by, one.result.path) for one in self.every]
+
+
 @dataclass
 class SharedSubPlans:
     """The results of sub-plans in one batch that more than one plan has. `comparing`: state that is not the same object
@@ -92,13 +117,16 @@ class SharedSubPlans:
         """Those that another plan has, too."""
         return [one for one in subplans if self.counts[one.key] > 1]
 
-    def find(self, subplans: Sequence[SubPlan], state: PlanState) -> TakenSubPlan | None:
-        """The largest sub-plan that was processed from the same state."""
+    def find(self, subplans: Sequence[SubPlan], state: PlanState) -> TakenSubPlans:
+        """The sub-plans that were processed from the same state, without those that are in others. `subplans`: each
+        comes before those that are in it."""
+        found = list[TakenSubPlan]()
         for one in subplans:
-            for result in self.results.get(one.key, ()):
-                if self._is_same(one.mine(state.tables), result.before):
-                    return TakenSubPlan(one, result)
-        return None
+            if not any(other.subplan.has(one.path) for other in found):
+                results = self.results.get(one.key, ())
+                same = next((r for r in results if self._is_same(one.mine(state.tables), r.before)), None)
+                found += [] if same is None else [TakenSubPlan(one, same)]
+        return TakenSubPlans(tuple(found))
 
     def _is_same(self, mine: Mapping[str, StateTable], theirs: Mapping[str, StateTable]) -> bool:
         is_small = sum(table.count for table in mine.values()) <= SMALL_STATE_ROWS

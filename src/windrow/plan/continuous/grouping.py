@@ -137,12 +137,6 @@ class GroupBinder:
 
     def _call(self, found: ParsedCall) -> PlanColumn:
         expressions = self._expressions
-        if found.function == "FREQUENT_ITEMS":
-            raise UnsupportedError(
-                "FREQUENT_ITEMS is of periodic queries over one stream",
-                place=expressions.place(found.node),
-                remedy="Use TOP_K, which is exact.",
-            )
         for inner in found.arguments:
             expressions.no_aggregate(inner, "an aggregate", "Aggregates cannot be nested.")
         parameters = parameters_of(found, expressions.signed)

@@ -25,7 +25,7 @@ class ValueCounters:
     """The count of each value in each slot, by ascending slot and value, no pair twice; `codes` index `values`.
 
     `totals`: sums of a weight, which replace the counts. `least`: for FREQUENT_ITEMS, the sum of δᵢ over the panes
-    whose list has the value.
+    whose list has the value. Without it the slot is the only pane.
     """
 
     slots: int
@@ -109,8 +109,7 @@ def _frequent(counters: ValueCounters, k: int) -> pa.Array:
 
     A value may also have occurred up to δᵢ times in each pane whose list lacks it (Golab's dissertation, chapter 6).
     """
-    least = counters.least
-    assert least is not None
+    least = _of_one_pane(counters, k) if counters.least is None else counters.least
     threshold = np.zeros(counters.slots, np.int64)
     np.add.at(threshold, counters.slot, least)
     threshold //= k
@@ -122,6 +121,18 @@ def _frequent(counters: ValueCounters, k: int) -> pa.Array:
     entries = pa.StructArray.from_arrays([items, pa.array(counts), pa.array(most)], ["item", "count", "at_most"])
     lists = list_array(entries, slot, counters.slots)
     return pa.StructArray.from_arrays([pa.array(threshold), lists], ["threshold", "items"])
+
+
+def _of_one_pane(counters: ValueCounters, k: int) -> Longs:
+    """δᵢ of the values on the list of their slot, 0 of the others: the list is of the whole slot."""
+    order = np.lexsort((counters.codes, -counters.counts, counters.slot))
+    place = place_in_run(counters.slot)
+    last = np.zeros(counters.slots, np.int64)
+    is_last = place == k - 1
+    last[counters.slot[is_last]] = counters.counts[order[is_last]]
+    least = np.zeros(counters.counts.size, np.int64)
+    least[order] = np.where(place < k, last[counters.slot], 0)
+    return least
 
 
 def list_array(entries: pa.Array, slot: Ids, slots: int) -> pa.Array:

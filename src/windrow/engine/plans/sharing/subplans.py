@@ -8,11 +8,11 @@ states are the same: those created together from the first, others once their st
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from windrow.engine.plans.query import ContinuousQuery
 from windrow.operators.scan import reach
-from windrow.operators.sharing.subplans import SubPlan, TakenSubPlan
+from windrow.operators.sharing.subplans import SubPlan
 from windrow.operators.state import ROOT, has_internal
 from windrow.operators.ticks import DueTicks
 from windrow.settings import SHARE_SUBPLANS
@@ -20,15 +20,14 @@ from windrow.types import POINT_MIN
 
 
 def subplans_of(query: ContinuousQuery, due: DueTicks) -> list[SubPlan]:
-    """The sub-plans that a query may share, the largest first. They read the same tuples if they see those from the
-    same points on: what a store keeps of a stream does not depend on its buckets."""
+    """The sub-plans that a query may share, each before those that are in it. They read the same tuples if they see
+    those from the same points on: what a store keeps of a stream does not depend on its buckets."""
     if SHARE_SUBPLANS in query.choices.rules_off:
         return []
     found, is_internal = [], has_internal(query.plan)
     for one in query.sharable_subplans:
-        windows = range(one.windows)
-        key = (one.key, is_internal, *(_seen_from(query, i, due) for i in windows))
-        found.append(SubPlan(ROOT + ".0" * one.depth, key, frozenset(windows)))
+        key = (one.key, is_internal, *(_seen_from(query, i, due) for i in one.windows))
+        found.append(SubPlan(ROOT + "".join(f".{i}" for i in one.place), key, frozenset(one.windows)))
     return found
 
 
@@ -39,12 +38,15 @@ def _seen_from(query: ContinuousQuery, i: int, due: DueTicks) -> int:
     return lo if since is None else max(lo, since)
 
 
-def note_sharers(queries: Sequence[ContinuousQuery], taken: Mapping[int, tuple[str, int, str]]) -> None:
-    """Note for EXPLAIN who shares what. `taken`: by query, the path of the sub-plan that it took, the query that
-    processed it, and the path there."""
+TakenBy = tuple[int, str, int, str]
+"""A query, the path of a sub-plan that it took, the query that processed that, and the path there."""
+
+
+def note_sharers(queries: Sequence[ContinuousQuery], taken: Iterable[TakenBy]) -> None:
+    """Note for EXPLAIN who shares what."""
     names = {query.id: query.name for query in queries}
     groups = dict[tuple[int, str], list[tuple[int, str]]]()
-    for number, (path, by, its_path) in taken.items():
+    for number, path, by, its_path in taken:
         groups.setdefault((by, its_path), [(by, its_path)]).append((number, path))
     for query in queries:
         mine = dict[str, tuple[str, ...]]()
@@ -53,8 +55,3 @@ def note_sharers(queries: Sequence[ContinuousQuery], taken: Mapping[int, tuple[s
                 if number == query.id:
                     mine[path] = tuple(names[other] for other, _ in members if other != number)
         query.shares_subplans = mine
-
-
-def taken_from(taken: TakenSubPlan) -> tuple[str, int, str]:
-    """The entry of a sub-plan for `note_sharers`."""
-    return taken.subplan.path, taken.result.by, taken.result.path
