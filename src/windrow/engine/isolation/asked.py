@@ -115,7 +115,8 @@ class AskedQuery:
         """The instant of the transaction that the version was pinned for; that of the version may be below it."""
         self.is_pinned = False
         """Whether it keeps to the version whatever is committed."""
-        self.is_reading = False
+        self.reading = 0
+        """How many of its reads are in progress, or wait for a thread: one, and one that is for nothing."""
         self.holds = False
         """Whether it runs serially: updates of its streams may be held back."""
         self.partials = KeptPartials()
@@ -141,6 +142,10 @@ class AskedQuery:
         """Whether the instant alone says what it reads: it has windows, each by a window attribute, and no view."""
         windows = self.read.windows
         return bool(windows) and not self.read.views and all(window.axis != ROW_NUM for window in windows)
+
+    @property
+    def is_reading(self) -> bool:
+        return self.reading > 0
 
     @property
     def is_over(self) -> bool:
