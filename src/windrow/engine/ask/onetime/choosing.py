@@ -102,22 +102,36 @@ def _by_spark_alone(question: OneTimeQuestion, why_not: WindrowError, reason: st
 
 
 def _by_size(question: OneTimeQuestion, driver: DriverRead, settings: Settings) -> Chosen:
-    home, most = settings.text("ask_home"), settings.integer("driver_ask_bytes")
     version = driver.pin()
+    try:
+        read, reason = _fitting_size(question, driver, version, settings)
+    except BaseException:
+        version.release()
+        raise
+    if not isinstance(read, SparkRead):
+        return Chosen(read, reason, version)
+    version.release()
+    return Chosen(read, reason, read.pin())
+
+
+def _fitting_size(
+    question: OneTimeQuestion, driver: DriverRead, version: PinnedVersion, settings: Settings
+) -> tuple[WindowedRead, str]:
+    """The way that fits the size of what a version has, and why."""
+    home, most = settings.text("ask_home"), settings.integer("driver_ask_bytes")
     if home == DRIVER:
-        return Chosen(driver, "ask_home = 'driver'", version)
+        return driver, "ask_home = 'driver'"
     reason = "ask_home = 'spark'"
     if home != SPARK:
         size = driver.pinning.size(version, driver.asked.windows)
         if size <= most:
-            return Chosen(driver, f"it reads about {size:,} bytes, at most {most:,} (driver_ask_bytes)", version)
+            return driver, f"it reads about {size:,} bytes, at most {most:,} (driver_ask_bytes)"
         reason = f"it reads about {size:,} bytes, more than {most:,} (driver_ask_bytes)"
     if driver.keeps_partials:
-        return Chosen(question.tasked, f"{reason}; tasks make partial results, which are merged", version)
+        return question.tasked, f"{reason}; tasks make partial results, which are merged"
     spark = question.spark
     if isinstance(spark, WindrowError):
-        return Chosen(driver, f"{reason}, but Spark SQL cannot evaluate it: {spark.message}", version)
+        return driver, f"{reason}, but Spark SQL cannot evaluate it: {spark.message}"
     if _lacking(spark) is not None:
-        return Chosen(driver, f"{reason}, but not all columns that Spark SQL would read are kept", version)
-    version.release()
-    return Chosen(spark, f"{reason}; its text is Spark SQL over the windows", spark.pin())
+        return driver, f"{reason}, but not all columns that Spark SQL would read are kept"
+    return spark, f"{reason}; its text is Spark SQL over the windows"
