@@ -662,7 +662,7 @@ def test_what_is_created_again_while_it_is_read_has_a_source_of_its_own() -> Non
         ahead.let(3)
         gate.let()
         found = lab.coordinator.answer(waiting)
-        assert (found.instant, found.version.ticks) == (20, [20])
+        assert (found.instant, found.version.reading) == (20, (20,))
         assert lab.coordinator.answer(asked).instant == 100
     assert new.state.watchers == {} and new_view.watchers == {}
 

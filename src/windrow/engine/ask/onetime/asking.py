@@ -13,11 +13,11 @@ from sqlglot import exp
 
 from windrow.cql.bounds.guards import check_bounds
 from windrow.dataplane.window_frames import PartialJobs, frame_of_rows
-from windrow.engine.ask.finished_tables import FinishedTables
-from windrow.engine.ask.onetime.choosing import Chosen, OneTimeQuestion, choose
+from windrow.engine.ask.finished_tables import FinishedTables, TakenTables
+from windrow.engine.ask.onetime.choosing import Chosen, ChosenOverTables, OneTimeQuestion, choose, choose_over_tables
 from windrow.engine.ask.onetime.driver_read import DriverRead
 from windrow.engine.ask.onetime.pinning import Pinning
-from windrow.engine.ask.onetime.sources import asked_sources, has_names
+from windrow.engine.ask.onetime.sources import asked_sources
 from windrow.engine.ask.onetime.spark_read import SparkRead
 from windrow.engine.ask.onetime.synopsis_answers import SynopsisAnswer, SynopsisAnswers
 from windrow.engine.ask.onetime.tasked_read import TaskedRead
@@ -44,7 +44,7 @@ from windrow.schedulers.history import Isolation
 from windrow.settings import Settings
 from windrow.types import value_of
 
-SYNOPSIS, VIEW, SPARK = "synopsis", "view", "spark"
+SYNOPSIS = "synopsis"
 """What a one-time query is answered from (`windrow.result.Asked`), beside what reads say."""
 
 WINDOW = "window"
@@ -123,23 +123,9 @@ class Asking:
         """The answer to a one-time query, on these terms. None: as of now, in the thread of the caller."""
         return self._answer(self.question(select, text), terms)
 
-    def over_views(self, select: exp.Expr, text: str, version: PinnedVersion) -> pa.Table | None:
-        """The answer to a query over views and tables alone, as of a version of them, evaluated in the driver; None if
-        Spark SQL must: it reads something else or too much, or the driver cannot evaluate it."""
-        read = self.view_read(select, text)
-        if read is None:
-            return None
-        size = sum(int(table.nbytes) for table in version.tables.values())
-        return None if size > self._settings().integer("driver_ask_bytes") else read.of_tables(version)
-
-    def view_read(self, select: exp.Expr, text: str) -> DriverRead | None:
-        """A query over views and tables alone, if the driver can evaluate it; else None."""
-        if self._settings().text("ask_home") == SPARK or not has_names(select):
-            return None
-        read = self.question(select, text).driver
-        if not isinstance(read, DriverRead):
-            return None
-        return read if all(one.is_view or one.is_table for one in read.sources.ready.values()) else None
+    def over_tables(self, select: exp.Expr, text: str, taken: TakenTables, version: PinnedVersion) -> ChosenOverTables:
+        """How a query that reads no window is evaluated over a version of the tables that were taken."""
+        return choose_over_tables(select, taken, lambda: self.question(select, text).driver, version, self._settings())
 
     def frame(self, select: exp.Expr, text: str) -> tuple[Any, Callable[[], None]]:
         """A lazy Spark DataFrame over a pinned version, and what releases it. What Spark SQL lacks is evaluated now."""

@@ -62,7 +62,11 @@ class SparkRead(WindowedRead):
             [column.name for column in next(known).schema] if name is None else sources.columns_of(name)
             for name in self._tables
         ]
-        self._sql_over = lambda views: finished.text_over(select, text, list(zip(views, names, strict=True)))
+
+        def sql_over(views: Sequence[str]) -> str:
+            return finished.text_over(select, text, list(zip(views, names, strict=True)))
+
+        self._sql_over = sql_over
         self._sql_over(self._new_views())  # refuses what one-time queries cannot use
 
     def answer(self, partials: Sequence[Partial], at: PinnedVersion) -> pa.Table:
