@@ -138,9 +138,14 @@ class AnswerReader:
         self._refuse()
         stream, query = self._manager.query(name)
         lengths, ends = pairs_of(windows, ats, query.plan.scan.attribute)
-        with stream.lock, self._spark.jvm.watched():
-            apply_choice(stream, self._settings())
-            return self._lookups.lookup(stream, query, lengths, ends)
+        with self._spark.jvm.watched():
+            with stream.lock:
+                apply_choice(stream, self._settings())
+                found = self._lookups.lookup(stream, query, lengths, ends)
+            try:
+                return found.rows()
+            finally:
+                found.release()
 
     def ask(self, select: exp.Expr, text: str, terms: Terms | None = None) -> Answered:
         """The answer to a one-time query over anything, on these terms. None: as of now, in the thread of the

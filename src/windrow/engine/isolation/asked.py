@@ -21,7 +21,7 @@ from windrow.settings import Settings, Size
 @dataclass(frozen=True)
 class Terms:
     """How a one-time query is to be answered. Greater `priority` is more urgent. `timeout_s` None: it may take any
-    time."""
+    time. `begun_s`: when its time began, by the monotonic clock; None: when the coordinator gets it."""
 
     isolation: Isolation = Isolation.LATEST
     priority: int = 0
@@ -29,6 +29,7 @@ class Terms:
     max_rows: int = 10**12
     max_bytes: int = 1 << 60
     max_partial_bytes: int = 1 << 60
+    begun_s: float | None = None
 
     @classmethod
     def of(
@@ -104,7 +105,7 @@ class AskedQuery:
         """Its sources, and how long its window over each is."""
         self.jobs = JobGroup()
         self.thread = threading.get_ident()
-        self.begun_s = time.monotonic()
+        self.begun_s = time.monotonic() if terms.begun_s is None else terms.begun_s
         self.name = f"Q{number}"
         """The transaction that it is now: one that gives up following updates begins another."""
         self.attempt = 1
