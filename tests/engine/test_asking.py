@@ -11,6 +11,7 @@ import pytest
 import windrow
 from windrow.dataplane.kernels import window_rows
 from windrow.engine.ask.onetime import asking as asking_module
+from windrow.engine.ask.onetime import spark_read
 from windrow.engine.ask.onetime.driver_read import DriverRead
 from windrow.engine.ask.onetime.tasked_read import TaskedRead
 from windrow.errors import ReadOnlyError, ResultLimitError, SpanError, UnsupportedError
@@ -175,6 +176,23 @@ def test_tasks_make_a_partial_result_of_each_piece(
         found = wr.sql(question)
         assert (found.answered_from, found.window) == ("spark", expected.window)
         assert sorted(map(str, found.rows())) == sorted(map(str, expected.rows())) != []
+
+
+def test_askers_of_one_text_have_views_of_their_own(wr: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    wr.sql("SET ask_home = 'spark'")
+    put(wr, *rows(0, 61))
+    make, made = spark_read.question_frame, list[list[str]]()
+
+    def frame(spark: Any, sql: str, windows: Any, tables: Any) -> Any:
+        assert all(name in sql for name in windows)
+        made.append(list(windows))
+        return make(spark, sql, windows, tables)
+
+    monkeypatch.setattr(spark_read, "question_frame", frame)
+    for _ in range(2):
+        wr.sql("SELECT a.x FROM s [RANGE 20] AS a JOIN s [RANGE 30] AS b ON a.x = b.x")
+    assert [len(names) for names in made] == [2, 2]
+    assert set(made[0]).isdisjoint(made[1])
 
 
 def test_own_aggregates_over_joins_stay_in_the_driver(wr: Any) -> None:

@@ -211,6 +211,49 @@ def test_views_are_isolated_too(wr: Any) -> None:
     assert wr.sql("SELECT * FROM c ISOLATION 'window'").isolation == "window"
 
 
+def test_views_of_different_ticks(wr: Any) -> None:
+    """The answer is of the least tick, and as far behind as the view that is farthest behind its streams."""
+    wr.sql("CREATE STREAM u (t BIGINT) FROM memory TIMESTAMP BY t TICK 10 PUNCTUATE ORDERED")
+    wr.sql("CREATE QUERY c AS SELECT COUNT(*) AS n FROM s [RANGE 20]")
+    wr.sql("CREATE QUERY d AS SELECT COUNT(*) AS n FROM u [RANGE 20]")
+    wr.deposit("u", [(t,) for t in (200, 210)])
+    put(wr, (55, "a", 0), (56, "b", 0), (70, "a", 0))
+    for text in ("SELECT d.n FROM d, c", "SELECT c.n FROM c CROSS JOIN d", "SELECT d.n + 1 FROM d, c"):
+        found = wr.sql(text)
+        stale = found.stale_by
+        assert (found.window, stale.stream, stale.total, stale.behind) == (60, "s", 10, 5)
+
+
+def test_what_reads_no_continuous_view_says_what_is_true_of_it(wr: Any) -> None:
+    wr.sql("CREATE QUERY p AS SELECT COUNT(*) AS n FROM s [RANGE 20 SLIDE 20]")
+    wr.sql("CREATE TABLE names (k STRING PRIMARY KEY, name STRING)")
+    put(wr, (55, "a", 0), (65, "b", 0), (105, "a", 0))  # the frontier is 100, and [80, 100) has no tuple
+    for text in ("SELECT * FROM p", "SELECT n FROM p WHERE n > 0", "SELECT p.n FROM p LEFT JOIN names ON k = 'a'"):
+        found = wr.sql(text)
+        stale = found.stale_by
+        assert (found.window, found.isolation) == (80, "window"), text
+        assert (stale.stream, stale.total, stale.slack, stale.behind) == ("s", 25, 5, 20)
+    for text in ("SELECT * FROM names", "SELECT n FROM answers('p')", "SELECT * FROM dead_letters('s')"):
+        found = wr.sql(text)
+        assert (found.window, found.isolation, found.stale_by) == (None, "window", None), text
+        assert (found.rescans, found.aborts) == (0, 0)
+
+
+def test_explain_says_where_a_view_is_evaluated_and_why(wr: Any) -> None:
+    wr.sql("CREATE QUERY c AS SELECT k, COUNT(*) AS n FROM s [RANGE 20] GROUP BY k")
+    put(wr, (55, "a", 0), (56, "b", 0), (70, "a", 0))
+    for text, size, where, why in (
+        ("SELECT * FROM c", "64 MB", "view", "as it is"),
+        ("SELECT n FROM c", "64 MB", "driver", "at most 67,108,864 (driver_ask_bytes)"),
+        ("SELECT n FROM c", "1 B", "spark", "more than 1 (driver_ask_bytes)"),
+        ("SELECT n + 1 FROM c", "64 MB", "spark", "has no alias"),
+    ):
+        wr.sql(f"SET driver_ask_bytes = '{size}'")
+        plan = wr.sql(f"EXPLAIN {text}").plan
+        assert why in plan and {"view": "as it is", "driver": "in the driver", "spark": "by Spark SQL"}[where] in plan
+        assert wr.sql(text).answered_from == where
+
+
 @pytest.mark.parametrize("level", ["latest", "window", "serial"])
 @pytest.mark.parametrize(
     "text",

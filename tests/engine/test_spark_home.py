@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 from engine.conftest import STREAM, Open
 from engine.helpers import answers, blocks_of, put, state_of
 from windrow.dataplane.kernels import BucketAnswer
+from windrow.errors import QueryCancelledError, QueryTimeoutError
 from windrow.synopses import StoredSynopsis
 
 pytestmark = pytest.mark.slow
@@ -138,7 +141,7 @@ def test_queries_join_and_leave_in_the_spark_home(open_state: Open) -> None:
     assert homes(wr) == [True]
     assert told(wr) == told(plain) and told(wr)["b"]
     wr.queries["b"].lookup(window=3)
-    assert len(wr._engine.opened.homes.spark._told) == 2
+    assert len(wr._engine.opened.homes.spark._told) == 1  # nothing of the lookup
     wr.sql("DROP QUERY b")
     assert blocks_of(wr, "synopses") == 0 and not wr._engine.opened.homes.spark._told
 
@@ -252,3 +255,68 @@ def test_explain_names_missing_abilities(open_state: Open) -> None:
     assert f"no index: {by_row}" in each.explain() and f"rolled up from counters ({by_row})" in each.explain()
     told, tuples = buffered.explain(), "its tuples are buffered"
     assert all(f"{what}{tuples}" in told for what in ("whatever its size: ", "no index: ", "SubStream Filter: none, "))
+
+
+class LookupGate:
+    """Stops the Spark jobs of one-time lookups until it is opened, and counts them."""
+
+    def __init__(self, wr: Any, patch: pytest.MonkeyPatch):
+        self.reached, self.opened = threading.Semaphore(0), threading.Event()
+        self.jobs = 0
+        home = wr._engine.opened.homes.spark
+        answer = home.answer
+
+        def waiting(stored: Any, name: str, *asked: Any) -> Any:
+            if "lookup" in name:
+                self.jobs += 1
+                self.reached.release()
+                assert self.opened.wait(60)
+            return answer(stored, name, *asked)
+
+        patch.setattr(home, "answer", waiting)
+
+
+QUESTION = "SELECT k, COUNT(*) AS n FROM s [RANGE 3] GROUP BY k"
+
+
+@pytest.mark.parametrize("level", ["latest", "window"])
+def test_updates_go_on_while_a_one_time_query_reads_a_synopsis(
+    open_state: Open, monkeypatch: pytest.MonkeyPatch, level: str
+) -> None:
+    wr = open_state(synopsis_home="spark")
+    wr.sql(STREAM)
+    wr.query("q", "SELECT k, COUNT(*) AS n FROM s [RANGE 3 SLIDE 3] GROUP BY k")
+    put(wr, (0, "a", 1), (1, "b", 2), (3, "a", 3))
+    gate = LookupGate(wr, monkeypatch)
+    with ThreadPoolExecutor(1) as asker:
+        asked = asker.submit(wr.sql, f"{QUESTION} ISOLATION '{level}'")
+        assert gate.reached.acquire(timeout=60)
+        assert [row["query"] for row in wr.sql("SHOW SNAPSHOTS")] == [f"{QUESTION} ISOLATION '{level}'"]
+        put(wr, (4, "c", 1), (6, "a", 3))  # its commit and its tick need the lock of the stream
+        gate.opened.set()
+        found = asked.result(60)
+    assert found.answered_from == "synopsis"
+    if level == "latest":
+        assert (sorted(found["k"]), found.window, found.isolation, found.aborts) == (["a", "c"], 6, "latest", 1)
+    else:
+        assert (sorted(found["k"]), found.window, found.isolation, found.aborts) == (["a", "b"], 3, "window", 0)
+    assert wr._engine.opened.blocks.pins.count == 0
+
+
+def test_a_one_time_query_of_a_synopsis_ends_in_time(open_state: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    wr = open_state(synopsis_home="spark")
+    wr.sql(STREAM)
+    wr.query("q", "SELECT k, COUNT(*) AS n FROM s [RANGE 3 SLIDE 3] GROUP BY k")
+    put(wr, (0, "a", 1), (1, "b", 2), (3, "a", 3))
+    gate = LookupGate(wr, monkeypatch)
+    with pytest.raises(QueryTimeoutError):
+        wr.sql(f"{QUESTION} TIMEOUT 1 SECOND")
+    with ThreadPoolExecutor(1) as asker:
+        asked = asker.submit(wr.sql, QUESTION)
+        assert gate.reached.acquire(timeout=60) and gate.reached.acquire(timeout=60)
+        assert wr.cancel() == 1
+        with pytest.raises(QueryCancelledError):
+            asked.result(60)
+    gate.opened.set()
+    assert wr.sql(QUESTION).answered_from == "synopsis"
+    assert wr._engine.opened.blocks.pins.count == 0

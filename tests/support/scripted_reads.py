@@ -162,12 +162,12 @@ class PartsRead(CountingRead):
     def pin(self, at_most: int | None = None) -> PinnedVersion:
         found = super().pin(at_most) if self.streams else PinnedVersion(None)
         came = {one.state.name: one.state.numbered for one in self.rows}
-        return replace(found, numbered=came, ticks=[view.progress.ticked for view in self.shown])
+        return replace(found, numbered=came, reading=tuple(view.progress.ticked for view in self.shown))
 
     def answer(self, partials: Sequence[int], at: PinnedVersion) -> pa.Table:
         self.ahead()
         instant = pa.array([at.instant], pa.int64())
-        return pa.table({"instant": instant, "came": [sum(at.numbered.values())], "ticks": [at.ticks]})
+        return pa.table({"instant": instant, "came": [sum(at.numbered.values())], "ticks": [list(at.reading)]})
 
 
 class StillRead(CountingRead):

@@ -7,7 +7,7 @@ shows the reason. The kinds are in `kinds/`; `engine/store/spark_synopsis.py` co
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar
@@ -293,6 +293,11 @@ class Synopsis(ABC):
 
         A lookup carries the name of a query of the plan, or an empty name with `once`.
         """
+
+    def pinned(self) -> tuple[Synopsis, Callable[[], None]] | None:
+        """It as of now, which may be asked without the lock until the returned function is called; None: it is asked
+        under the lock, since that takes no Spark job."""
+        return None
 
     def revise(
         self, lookups: Sequence[Lookup], there: Sequence[tuple[Mask, Mask]], plan: SynopsisPlan

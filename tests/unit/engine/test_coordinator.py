@@ -26,10 +26,13 @@ from windrow.dataplane.stores import PinnedFiles
 from windrow.engine.isolation.asked import AskedQuery, IsolatedAnswer, Terms
 from windrow.engine.isolation.coordinator import Coordinator
 from windrow.engine.isolation.interface import PinnedVersion
-from windrow.errors import QueryCancelledError, QueryTimeoutError, ResultLimitError, StateError
+from windrow.engine.isolation.loans import LONG_S, MOST_LENT
+from windrow.engine.isolation.sources import StreamSource
+from windrow.errors import ExecutionError, QueryCancelledError, QueryTimeoutError, ResultLimitError, StateError
 from windrow.schedulers.check_history import check_history
 from windrow.schedulers.history import Entry, History, Isolation
 from windrow.schedulers.transactions import LatestScheduler, ReadTransaction
+from windrow.schedulers.transactions.interface import QueryBegins, ReadFinished, UpdateReady
 
 LATEST, WINDOW, SERIAL = Isolation.LATEST, Isolation.WINDOW, Isolation.SERIAL
 
@@ -305,6 +308,167 @@ def test_a_long_read_lends_its_slot() -> None:
         assert lab.coordinator._scheduler.slots == 1
 
 
+def long_reads(lab: Laboratory, stream: ScriptedStream, count: int) -> list[tuple[AskedQuery, Gate]]:
+    """So many queries whose reads are long, each at its gate."""
+    found = []
+    for _ in range(count):
+        read, gate = CountingRead([stream], 30, keeps_partials=False), Gate()
+        read.ahead = gate
+        found.append((lab.coordinator.ask(read), gate))
+        gate.arrive()
+    return found
+
+
+def test_a_long_read_that_was_refused_a_loan_lends_when_another_has_returned() -> None:
+    stream = ScriptedStream("s")
+    stream.move(100)
+    with laboratory(stream) as lab:
+        found = long_reads(lab, stream, MOST_LENT + 1)
+        waiting = lab.coordinator.ask(CountingRead([stream], 30))
+        assert not waiting.wait(3 * LONG_S)
+        for asked, gate in found[:-1]:
+            gate.let()
+            lab.coordinator.answer(asked)
+        assert waiting.wait(10)
+        found[-1][1].let()
+        lab.coordinator.answer(found[-1][0])
+        assert lab.coordinator._scheduler.slots == 1
+
+
+def test_an_urgent_query_gets_a_slot_beside_all_that_are_lent() -> None:
+    stream = ScriptedStream("s")
+    stream.move(100)
+    with laboratory(stream) as lab:
+        found = long_reads(lab, stream, MOST_LENT + 1)
+        time.sleep(2 * LONG_S)
+        for priority in (9, 9):
+            urgent = lab.coordinator.ask(CountingRead([stream], 30), Terms(priority=priority))
+            assert urgent.wait(5)
+        for asked, gate in found:
+            gate.let()
+            lab.coordinator.answer(asked)
+        assert lab.coordinator._scheduler.slots == 1
+
+
+@pytest.mark.parametrize("isolation", list(Isolation))
+def test_a_version_that_is_too_old_at_the_beginning_is_pinned_again(isolation: Isolation) -> None:
+    stream = ScriptedStream("s")
+    stream.move(100)
+    with laboratory(stream) as lab:
+        other, gate = CountingRead([stream], 5), Gate()
+        other.before = gate
+        lab.coordinator.ask(other)  # which keeps the source open
+        gate.arrive()
+        read = CountingRead([stream], 30, keeps_partials=False)
+
+        def pin(at_most: int | None = None) -> PinnedVersion:
+            found = CountingRead.pin(read, at_most)
+            if lab.coordinator.running[-1].name not in lab.coordinator._by_name:
+                stream.move((stream.upto or 0) + 1)
+            return found
+
+        read.pin = pin  # type: ignore[method-assign]
+        asked = lab.coordinator.ask(read, Terms(isolation))
+        gate.let(10)
+        _, instant, found = answered(lab.coordinator, asked)
+        expected = stream.upto - 1 if isolation is WINDOW else stream.upto  # type: ignore[operator]
+        assert (instant, found.isolation) == (expected, isolation)
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_what_is_pinned_when_its_stream_is_dropped_is_released(given: bool) -> None:
+    stream = ScriptedStream("s")
+    stream.move(100)
+    with laboratory(stream) as lab:
+        read = CountingRead([stream], 30)
+        version = read.pin() if given else None
+        del lab.streams["s"]
+        with pytest.raises(KeyError, match="'s'"):
+            lab.coordinator.ask(read, version=version)
+        assert stream.pins == 0 and lab.coordinator.running == []
+
+
+def test_no_read_of_the_old_attempt_runs_beside_a_serial_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream, active, torn = ScriptedStream("s"), list[int](), list[int]()
+    stream.move(5)
+    with laboratory(stream, hold_s=0.2) as lab:
+        submit = lab.coordinator._readers.submit
+
+        def at_once(*work: object) -> object:
+            done = submit(*work)  # type: ignore[arg-type]
+            time.sleep(0.03)  # it begins before the lock is free
+            return done
+
+        monkeypatch.setattr(lab.coordinator._readers, "submit", at_once)
+        drop = AskedQuery.drop_version
+        monkeypatch.setattr(AskedQuery, "drop_version", lambda one: (torn.extend(active), drop(one))[1])
+        read = CountingRead([stream], None)
+
+        def move() -> None:
+            active.append(1)
+            stream.move((stream.upto or 0) + 1)
+            time.sleep(0.05)
+            active.pop()
+
+        read.before = move
+        n, instant, _ = answered(lab.coordinator, lab.coordinator.ask(read))
+        assert n == instant
+    assert torn == []
+
+
+@pytest.mark.parametrize("event", [ReadFinished, UpdateReady, QueryBegins])
+def test_a_failing_scheduler_ends_all_queries_and_begins_anew(
+    event: type, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    stream, gate = ScriptedStream("s"), Gate()
+    stream.move(100)
+    lab = Laboratory(stream)
+    read = CountingRead([stream], 30)
+    read.before = gate
+    asked = lab.coordinator.ask(read)
+    waiting = lab.coordinator.ask(CountingRead([stream], 30))
+    gate.arrive()
+    on = lab.coordinator._scheduler.on
+
+    def fails(*events: object) -> object:
+        if isinstance(events[0], event):
+            raise ValueError("no such thing")
+        return on(*events)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(lab.coordinator._scheduler, "on", fails)
+    if event is QueryBegins:
+        with pytest.raises(ExecutionError, match="no such thing"):
+            lab.coordinator.ask(CountingRead([stream], 5))
+    stream.move(110)  # the commit goes on
+    gate.let(10)
+    for one in (asked, waiting):
+        assert one.wait(10)
+        with pytest.raises(ExecutionError, match="no such thing"):
+            lab.coordinator.answer(one)
+    assert "given up" in caplog.text
+    read.before = lambda: None
+    assert answered(lab.coordinator, lab.coordinator.ask(read))[:2] == (30, 110)
+    lab.close()
+    assert (stream.pins, stream.state.watchers) == (0, {})
+
+
+def test_an_update_that_cannot_be_looked_at_ends_the_queries(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream, gate = ScriptedStream("s"), Gate()
+    stream.move(100)
+    lab = Laboratory(stream)
+    read = CountingRead([stream], 30)
+    read.before = gate
+    asked = lab.coordinator.ask(read)
+    gate.arrive()
+    monkeypatch.setattr(StreamSource, "update", lambda *_: 1 // 0)
+    stream.move(110)
+    with pytest.raises(ExecutionError, match="division"):
+        lab.coordinator.answer(asked)
+    gate.let(10)
+    lab.close()
+    assert stream.pins == 0
+
+
 def test_cancel_from_another_thread() -> None:
     stream, gate = ScriptedStream("s"), Gate()
     stream.move(100)
@@ -498,7 +662,7 @@ def test_what_is_created_again_while_it_is_read_has_a_source_of_its_own() -> Non
         ahead.let(3)
         gate.let()
         found = lab.coordinator.answer(waiting)
-        assert (found.instant, found.version.ticks) == (20, [20])
+        assert (found.instant, found.version.reading) == (20, (20,))
         assert lab.coordinator.answer(asked).instant == 100
     assert new.state.watchers == {} and new_view.watchers == {}
 

@@ -14,6 +14,7 @@ from windrow.catalog.definitions import define_stream
 from windrow.cql import parse_one
 from windrow.cql.statements import CreateStream
 from windrow.dataplane.stores import MappedFiles, PinnedFiles, StoredRows
+from windrow.engine.ask.as_of import ShownResult, least_window, worst_staleness
 from windrow.engine.isolation.alarms import Alarms
 from windrow.engine.isolation.instants import committed_upto, tick_of
 from windrow.engine.isolation.interface import DRIVER_ROWS, PinnedVersion
@@ -28,6 +29,7 @@ from windrow.errors import StateError
 from windrow.result import Staleness
 from windrow.schedulers.check_history import check_history
 from windrow.schedulers.notation import read_history
+from windrow.types import SqlType
 from windrow.windows import Seen
 from windrow.windows.promises import Announcement
 
@@ -143,6 +145,25 @@ def test_staleness_is_of_the_worst_stream() -> None:
     found = staleness_of(93, [(one, "t") for one in streams])
     assert found is not None and (found.total, found.slack, found.behind) == (7, 1, 6)
     assert staleness_of(None, [(streams[0], "t")]) is None
+
+
+def shown(upto: int | None, stream: StreamState, kind: str = "BIGINT", **more: Any) -> ShownResult:
+    return ShownResult(upto, SqlType(kind), ((stream.name, "t"),), **more)
+
+
+def test_results_are_as_of_the_least_and_behind_by_the_worst() -> None:
+    stream = stream_of("(t BIGINT) FROM memory TIMESTAMP BY t PUNCTUATE WITH SLACK 5")
+    seen(stream, "t", 100)
+    streams = {"s": stream}
+    both = [shown(95, stream), shown(80, stream)]
+    assert least_window(both) == 80
+    found = worst_staleness(both, streams)
+    assert found is not None and (found.total, found.slack, found.behind) == (20, 5, 15)
+    including = worst_staleness([shown(94, stream, includes_end=True)], streams)
+    assert including is not None and including.behind == 0
+    for unknown in ([], [shown(95, stream), shown(None, stream)], [shown(95, stream), shown(80, stream, "TIMESTAMP")]):
+        assert (least_window(unknown), worst_staleness(unknown, streams)) == (None, None)
+    assert worst_staleness([shown(95, stream)], {}) is None
 
 
 # -- alarms and histories ----------------------------------------------------------------------

@@ -21,6 +21,7 @@ from windrow.cql.functions import IN_FROM, OVER_TABLES, check_functions, check_n
 from windrow.cql.select_text import expression_text
 from windrow.cql.tokens import place_of
 from windrow.dataplane.frames import columns_of, points_of, query_tables
+from windrow.engine.ask.as_of import ShownResult
 from windrow.engine.ask.kept_answers import WINDOW_END, AnsweredQuery, AnswerScan, Ends, KeptAnswers
 from windrow.engine.ask.plan_tables import PlanTable, PlanTables
 from windrow.engine.ask.window_bounds import EndBound, alias_of, end_bounds, renames
@@ -56,6 +57,16 @@ class FinishedTable:
     plan: PlanTable | None = None
     is_table: bool = False
     """Whether it is a table that users change, or a stream."""
+
+    @property
+    def is_view(self) -> bool:
+        """Whether it is the view of a continuous query."""
+        return self.plan is not None and self.plan.point is not None
+
+    @property
+    def shown(self) -> ShownResult | None:
+        """As of when the view of a query that runs as a plan is, or its latest answer."""
+        return None if self.plan is None else self.plan.shown
 
 
 TakenTables = Mapping[str, FinishedTable]
@@ -124,23 +135,24 @@ class FinishedTables:
                 found[key_of(node)] = self.named(node, text)
         return found
 
-    def select(self, select: exp.Expr, text: str, taken: TakenTables) -> pa.Table:
-        """The rows of the SELECT over tables that were taken. All of one table is read without Spark."""
-        return self._rows(select, *self._bound(select, text, taken))
-
-    def _rows(self, select: exp.Expr, tree: exp.Expr, tables: list[FinishedTable]) -> pa.Table:
+    def select(self, select: exp.Expr, text: str, taken: TakenTables) -> tuple[pa.Table, list[ShownResult]]:
+        """The rows of the SELECT over tables that were taken, and as of when the latest answers are that it has read.
+        All of one table is read without Spark."""
+        tree, tables = self._bound(select, text, taken)
         sql, schemas = expression_text(tree), {table.view: table.schema for table in tables}
 
-        def read(listed: Mapping[int, ListedAnswers]) -> dict[str, pa.Table]:
+        def read(listed: Mapping[int, ListedAnswers]) -> tuple[dict[str, pa.Table], list[ShownResult]]:
             scans = self._scans(tables, listed, columns_named(select))
             kept = {view: self._kept.scan(scan, listed[scan.query.id]) for view, scan in scans.items()}
-            return {table.view: kept.get(table.view, table.ready).combine_chunks() for table in tables}
+            latest = [scan.query for scan in scans.values() if scan.is_latest]
+            shown = [ShownResult.of_answer(query.plan, listed[query.id].last_end) for query in latest]
+            return {table.view: kept.get(table.view, table.ready).combine_chunks() for table in tables}, shown
 
-        rows = self._kept.consistent(_queries(tables), read)
+        rows, shown = self._kept.consistent(_queries(tables), read)
         if is_whole_table(select):
-            return rows[tables[0].view]
+            return rows[tables[0].view], shown
         try:
-            return query_tables(self._spark(), sql, rows)
+            return query_tables(self._spark(), sql, rows), shown
         except BindError:
             columns_of(self._spark(), sql, schemas)  # refuses it too, and proposes columns that were not read
             raise
@@ -158,13 +170,14 @@ class FinishedTables:
             dict.fromkeys(name for name in named if self._tables().find(name) is None and self._plans.has(name))
         )
 
-    def explain(self, select: exp.Expr, text: str, where: str) -> str:
-        """What would be read, and where it is evaluated; Spark checks the SELECT, and no answer is read."""
-        tree, tables = self._bound(select, text, self.taken(select, text))
+    def explain(self, select: exp.Expr, text: str, taken: TakenTables, where: str, why: str) -> str:
+        """What would be read, and where and why there it is evaluated; Spark checks the SELECT, and no answer is
+        read."""
+        tree, tables = self._bound(select, text, taken)
         columns = columns_of(self._spark(), expression_text(tree), {table.view: table.schema for table in tables})
         listed = self._kept.listed(_queries(tables))
         scans = self._scans(tables, listed, columns_named(select))
-        lines = [f"One-time query over finished tables, {where}: {', '.join(columns)}"]
+        lines = [f"One-time query over finished tables, {where}: {', '.join(columns)}", f"  Why: {why}"]
         for table in tables:
             scan = scans.get(table.view)
             what = table.plan.what if table.plan is not None else f"dead letters of stream {table.name}"

@@ -7,7 +7,7 @@ synopsis, then HAVING, ORDER BY, LIMIT and expressions for each window.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -127,15 +127,26 @@ class LookupRequest:
         return replace(self, starts=self.starts[some], ends=self.ends[some])
 
 
+@dataclass(frozen=True)
+class HeldLookup:
+    """A lookup as of when it was made. `rows` gives its answers, without the stream's lock; `is_done`: at once. What it
+    reads stays until `release` is called."""
+
+    rows: Callable[[], pa.Table]
+    is_done: bool = True
+    release: Callable[[], None] = lambda: None
+
+
 class Lookups:
-    """Answers lookups. The caller holds the stream's lock, so a lookup sees whole ticks."""
+    """Answers lookups. The caller holds the stream's lock, so a lookup sees whole ticks; a Spark job runs later, when
+    the caller does not hold it, over what was there."""
 
     def __init__(self, finisher: Finisher):
         self._finisher = finisher
 
     def lookup(
         self, stream: StreamState, query: QueryState, lengths: Sequence[int], ats: Sequence[int | None]
-    ) -> pa.Table:
+    ) -> HeldLookup:
         """The query's answers over windows of these lengths that end at `ats`; None: at the latest end that fits."""
         state = self._home(stream, query)
         span = span_of(stream, state, query.plan.scan.attribute, (query.since,))
@@ -143,7 +154,7 @@ class Lookups:
             ats = [None if at is None else at + 1 for at in ats]
         starts, ends = _windows(span, lengths, ats)
         derived = state.plan.derived.get(query.name, ())
-        return self.answer(state, LookupRequest(query.plan, starts, ends, derived, query.name))
+        return self.held(state, LookupRequest(query.plan, starts, ends, derived, query.name))
 
     def _home(self, stream: StreamState, query: QueryState) -> SynopsisState:
         """The synopsis of a query; raises if it cannot be looked up."""
@@ -163,8 +174,17 @@ class Lookups:
             return state
         raise SpanError(f"query '{query.name}' keeps no state", remedy="It was dropped or suspended just now.")
 
-    def answer(self, state: SynopsisState, request: LookupRequest) -> pa.Table:
+    def held(self, state: SynopsisState, request: LookupRequest) -> HeldLookup:
         """The answers to windows that were checked, in their order."""
+        pinned = state.synopsis.pinned()
+        if pinned is None:
+            rows = self._answer(state, request)
+            return HeldLookup(lambda: rows)
+        synopsis, release = pinned
+        kept = replace(state, synopsis=synopsis)
+        return HeldLookup(lambda: self._answer(kept, request), False, release)
+
+    def _answer(self, state: SynopsisState, request: LookupRequest) -> pa.Table:
         schema = answer_schema(request.plan.outputs, request.plan.scan.attribute.type)
         by_selection = _selects(state, request)
         slots = state.synopsis.slots(keys=len(request.plan.input.keys) if by_selection else None)

@@ -8,23 +8,24 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from windrow.engine.ask.as_of import ShownResult
 from windrow.engine.ask.kept_answers import WINDOW_END, Ends, last_windows, window_count, within
 from windrow.engine.ask.lookup_args import end_of, length_of
 from windrow.engine.plans.manager import PlanManager
 from windrow.engine.plans.query import ContinuousQuery
 from windrow.engine.plans.reading import PlanReads
 from windrow.errors import CatalogError, Place, QuerySuspendedError, WindrowError
-from windrow.types import SqlType, point_text, value_of
+from windrow.types import SqlType, point_text
 
 
 @dataclass(frozen=True)
 class PlanTable:
-    """The rows of a table, and what they are, in words. `window`: the tick as of which they are, of a view. `tick` is
-    that tick as a point of type `point`, of the view of a continuous query alone."""
+    """The rows of a table, and what they are, in words. `shown`: as of when they are, of a view or a latest answer.
+    `tick` is the tick, as a point of type `point`, of the view of a continuous query alone."""
 
     rows: pa.Table
     what: str
-    window: object = None
+    shown: ShownResult | None = None
     tick: int | None = None
     point: SqlType | None = None
 
@@ -51,14 +52,11 @@ class PlanTables:
         kind = query.plan.point
         if query.plan.periodic:
             rows, last = self._reads.answer(query)
-            end = None if last is None else value_of(last, kind)
-            return PlanTable(rows, f"the latest answer of query {query.name}", end)
+            return PlanTable(rows, f"the latest answer of query {query.name}", ShownResult.of_plan(query, last))
         rows, ticked = self._reads.view(query)
-        if ticked is None:
-            what = f"the view of query {query.name}, which has not ticked yet"
-            return PlanTable(rows, what, point=kind)
-        what = f"the view of query {query.name} as of tick {point_text(ticked, kind)}"
-        return PlanTable(rows, what, value_of(ticked, kind), ticked, kind)
+        as_of = ", which has not ticked yet" if ticked is None else f" as of tick {point_text(ticked, kind)}"
+        what = f"the view of query {query.name}{as_of}"
+        return PlanTable(rows, what, ShownResult.of_plan(query, ticked), ticked, kind)
 
     def changes(self, name: str, place: Place | None) -> PlanTable:
         """The retained changes of a continuous query. Raises CatalogError if there is no such query."""

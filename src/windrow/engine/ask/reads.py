@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -13,13 +14,14 @@ from windrow.dataplane.answers.finishing import Finisher
 from windrow.dataplane.answers.revisions import OP, first_answers, revisions_of
 from windrow.dataplane.blocks import BlockStore
 from windrow.dataplane.jvm import Jvm
+from windrow.engine.ask.as_of import ShownResult, least_window, worst_staleness
 from windrow.engine.ask.finished_tables import FinishedTables, TakenTables, is_whole_table, named_tables
 from windrow.engine.ask.freshness_view import freshness_table
 from windrow.engine.ask.kept_answers import AnsweredQuery, AnswerScan, KeptAnswers
 from windrow.engine.ask.lookup_args import pairs_of
 from windrow.engine.ask.lookups import Lookups
-from windrow.engine.ask.onetime.asking import SPARK, VIEW, Answered, AskedState, Asking
-from windrow.engine.ask.onetime.choosing import DRIVER, Chosen
+from windrow.engine.ask.onetime.asking import WINDOW, Answered, AskedState, Asking
+from windrow.engine.ask.onetime.choosing import DRIVER, SPARK, VIEW, Chosen
 from windrow.engine.ask.onetime.sources import is_window
 from windrow.engine.ask.onetime.synopsis_answers import SynopsisAnswers
 from windrow.engine.ask.plan_tables import PlanTables
@@ -29,16 +31,13 @@ from windrow.engine.choices.index_choice import apply_choice
 from windrow.engine.isolation.asked import Terms
 from windrow.engine.isolation.coordinator import Coordinator
 from windrow.engine.isolation.interface import PinnedVersion
-from windrow.engine.isolation.staleness import staleness_of
 from windrow.engine.queries.query_manager import QueryManager
 from windrow.engine.state import QueryState, StreamState
 from windrow.engine.store.journal import Journal
 from windrow.engine.tables.manager import TableManager
 from windrow.errors import CatalogError, Place, WindrowError
 from windrow.plan.nodes import Finalise
-from windrow.result import Staleness
 from windrow.settings import Settings
-from windrow.types import point_of
 
 
 class SparkSource(Protocol):
@@ -139,9 +138,14 @@ class AnswerReader:
         self._refuse()
         stream, query = self._manager.query(name)
         lengths, ends = pairs_of(windows, ats, query.plan.scan.attribute)
-        with stream.lock, self._spark.jvm.watched():
-            apply_choice(stream, self._settings())
-            return self._lookups.lookup(stream, query, lengths, ends)
+        with self._spark.jvm.watched():
+            with stream.lock:
+                apply_choice(stream, self._settings())
+                found = self._lookups.lookup(stream, query, lengths, ends)
+            try:
+                return found.rows()
+            finally:
+                found.release()
 
     def ask(self, select: exp.Expr, text: str, terms: Terms | None = None) -> Answered:
         """The answer to a one-time query over anything, on these terms. None: as of now, in the thread of the
@@ -153,34 +157,32 @@ class AnswerReader:
             return self.asking.ask(select, text, terms)
 
     def _of_tables(self, select: exp.Expr, text: str, terms: Terms | None) -> Answered:
-        done = list[Answered]()
+        """The answer to a query that reads no window. It follows updates if it reads views and tables alone; anything
+        else is read as it is when it is evaluated."""
+        done = list[tuple[str, list[ShownResult]]]()
 
         def evaluate(taken: TakenTables, version: PinnedVersion) -> pa.Table:
-            done[:] = [self._selected(select, text, taken, version)]
-            return done[0].rows
+            rows, answered_from, shown = self._selected(select, text, taken, version)
+            done[:] = [(answered_from, shown)]
+            return rows
 
         read = TablesRead(lambda: self.finished.taken(select, text), evaluate, self.finished.views(select))
         if terms is None or self._coordinator is None:
-            read.answer((), read.pin())
-            return done[0]
+            rows = read.answer((), read.pin())
+            answered_from, shown = done[0]
+            return Answered(rows, least_window(shown), answered_from, isolation=WINDOW)
         found = self._coordinator.answer(self._coordinator.ask(read, terms, text))
-        isolation = found.isolation.value if read.views else None
-        return replace(
-            done[0],
-            rows=found.table,
-            isolation=isolation,
+        answered_from, shown = done[0]
+        (taken,) = found.version.reading
+        follows = bool(read.views) and all(one.is_table or one.shown is not None for one in taken.values())
+        return Answered(
+            found.table,
+            least_window(shown),
+            answered_from,
+            isolation=found.isolation.value if follows else WINDOW,
+            stale_by=worst_staleness(shown, self._manager.streams),
             aborts=found.aborts,
-            stale_by=self._behind_of(read.views, done[0].window),
         )
-
-    def _behind_of(self, views: tuple[str, ...], tick: Any) -> Staleness | None:
-        """How far views as of a tick are behind the streams of their queries."""
-        for query in (self._asked.plans.query(name) for name in views if tick is not None):
-            windows = ((self._manager.stream(one.stream), one.attribute.column) for one in query.plan.windows)
-            found = staleness_of(point_of(tick, query.plan.point), windows)
-            if found is not None:
-                return found
-        return None
 
     def frame(self, select: exp.Expr, text: str) -> PinnedFrame:
         """The answer to a one-time query as a lazy Spark DataFrame over a pinned version."""
@@ -198,25 +200,35 @@ class AnswerReader:
         """Whether a one-time query reads windows of streams."""
         return any(is_window(table, self.asking.is_stream) for table in named_tables(select))
 
-    def _selected(self, select: exp.Expr, text: str, taken: TakenTables, version: PinnedVersion) -> Answered:
+    def _selected(
+        self, select: exp.Expr, text: str, taken: TakenTables, version: PinnedVersion
+    ) -> tuple[pa.Table, str, list[ShownResult]]:
         """The answer to a one-time query over retained answers, views, changes and dead letters, as they were taken;
-        `version` has the ticks of the views."""
-        if is_whole_table(select):
-            return Answered(self.finished.select(select, text, taken), version.ticks, VIEW)
-        with self._spark.jvm.watched():
+        what it was answered from; and as of when the views and latest answers are."""
+        shown = [one.shown for one in taken.values() if one.shown is not None]
+        # All of one table is read though Spark has not started.
+        with nullcontext() if is_whole_table(select) else self._spark.jvm.watched():
+            chosen, found = None, None
             try:
-                found = self.asking.over_views(select, text, version)
+                chosen = self.asking.over_tables(select, text, taken, version)
+                if chosen.read is not None:
+                    found = chosen.read.of_tables(version)
             except WindrowError:
-                found = None  # if Spark SQL cannot either, it says why
-            if found is not None:
-                return Answered(found, version.ticks, DRIVER)
-            return Answered(self.finished.select(select, text, taken), version.ticks, SPARK)
+                chosen = None  # if Spark SQL cannot either, it says why
+            if chosen is not None and found is not None:
+                return found, chosen.answered_from, shown
+            rows, latest = self.finished.select(select, text, taken)
+            return rows, SPARK if chosen is None else chosen.answered_from, [*shown, *latest]
 
     def explain_select(self, select: exp.Expr, text: str) -> str:
         """How `select` would be answered."""
+        read = TablesRead(lambda: self.finished.taken(select, text), lambda *_: None, ())
+        version = read.pin()
+        (taken,) = version.reading
         with self._spark.jvm.watched():
-            is_driver = self.asking.view_read(select, text) is not None
-            return self.finished.explain(select, text, "in the driver" if is_driver else "by Spark SQL")
+            chosen = self.asking.over_tables(select, text, taken, version)
+            where = {VIEW: "as it is", DRIVER: "in the driver", SPARK: "by Spark SQL"}[chosen.answered_from]
+            return self.finished.explain(select, text, taken, where, chosen.reason)
 
     def dead_letters(self, name: str, place: Place | None = None) -> pa.Table:
         stream = self._manager.stream(name, place)

@@ -32,9 +32,8 @@ class TablesRead:
     def pin(self, at_most: int | None = None) -> PinnedVersion:
         """The tables as they are. No file is pinned: what is mapped stays valid."""
         taken = self._take()
-        shown = {one.plan.window for one in taken.values() if one.plan is not None and one.plan.window is not None}
         rows = {name: one.ready for name, one in taken.items() if one.query is None}
-        return PinnedVersion(None, tables=rows, reading=(taken,), ticks=shown.pop() if len(shown) == 1 else None)
+        return PinnedVersion(None, tables=rows, reading=(taken,))
 
     def partials(self, runs: Sequence[PaneRange], at: PinnedVersion) -> Iterator[Partial]:
         raise ValueError("this query keeps no partial results")

@@ -21,7 +21,7 @@ from windrow.settings import Settings, Size
 @dataclass(frozen=True)
 class Terms:
     """How a one-time query is to be answered. Greater `priority` is more urgent. `timeout_s` None: it may take any
-    time."""
+    time. `begun_s`: when its time began, by the monotonic clock; None: when the coordinator gets it."""
 
     isolation: Isolation = Isolation.LATEST
     priority: int = 0
@@ -29,6 +29,7 @@ class Terms:
     max_rows: int = 10**12
     max_bytes: int = 1 << 60
     max_partial_bytes: int = 1 << 60
+    begun_s: float | None = None
 
     @classmethod
     def of(
@@ -104,7 +105,7 @@ class AskedQuery:
         """Its sources, and how long its window over each is."""
         self.jobs = JobGroup()
         self.thread = threading.get_ident()
-        self.begun_s = time.monotonic()
+        self.begun_s = time.monotonic() if terms.begun_s is None else terms.begun_s
         self.name = f"Q{number}"
         """The transaction that it is now: one that gives up following updates begins another."""
         self.attempt = 1
@@ -115,7 +116,8 @@ class AskedQuery:
         """The instant of the transaction that the version was pinned for; that of the version may be below it."""
         self.is_pinned = False
         """Whether it keeps to the version whatever is committed."""
-        self.is_reading = False
+        self.reading = 0
+        """How many of its reads are in progress, or wait for a thread: one, and one that is for nothing."""
         self.holds = False
         """Whether it runs serially: updates of its streams may be held back."""
         self.partials = KeptPartials()
@@ -141,6 +143,10 @@ class AskedQuery:
         """Whether the instant alone says what it reads: it has windows, each by a window attribute, and no view."""
         windows = self.read.windows
         return bool(windows) and not self.read.views and all(window.axis != ROW_NUM for window in windows)
+
+    @property
+    def is_reading(self) -> bool:
+        return self.reading > 0
 
     @property
     def is_over(self) -> bool:

@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import count
 
 import pyarrow as pa
@@ -24,10 +23,11 @@ from windrow.engine.isolation.alarms import Alarms
 from windrow.engine.isolation.asked import AskedQuery, IsolatedAnswer, Terms
 from windrow.engine.isolation.instants import NOTHING
 from windrow.engine.isolation.interface import OneTimeRead, PaneRange, PinnedVersion
+from windrow.engine.isolation.loans import FOR_URGENT, LONG_S, MOST_LENT, Loans, Reading
 from windrow.engine.isolation.open_sources import OpenSources
 from windrow.engine.isolation.partials import split_at
 from windrow.engine.isolation.sources import EVERYTHING, cuts_of, rows_in, run_of
-from windrow.errors import QueryCancelledError, QueryTimeoutError, StateError
+from windrow.errors import ExecutionError, QueryCancelledError, QueryTimeoutError, StateError, first_line
 from windrow.schedulers.history import Entry, Isolation
 from windrow.schedulers.panes import instant_of
 from windrow.schedulers.transactions import TtuScheduler
@@ -57,12 +57,6 @@ RESTARTS = 3
 PIN_ATTEMPTS = 5
 """So often a version is pinned again because an update came between the pin and the beginning."""
 
-LONG_S = 0.1
-"""A read that takes longer lends its slot to the next one, so that it keeps nobody waiting."""
-
-MOST_LENT = 8
-"""At most so many slots are lent."""
-
 UNPINNED = PinnedVersion(None)
 """The version of a query that has not pinned one yet."""
 
@@ -74,16 +68,6 @@ _Prepared = tuple[pa.Table, PinnedVersion]
 """An answer, and the version that it is of."""
 
 
-@dataclass
-class _Reading:
-    """A read in progress."""
-
-    asked: AskedQuery
-    panes: ReadPanes
-    is_lent: bool = False
-    is_over: bool = False
-
-
 class Coordinator:
     """Answers one-time queries. `hold_s` gives how long a serial query may hold updates back."""
 
@@ -92,17 +76,18 @@ class Coordinator:
         self._hold_s = hold_s
         self.slots = slots or max(1, (os.cpu_count() or 1) - 1)
         self._record: Callable[[Entry], None] | None = None
-        self._scheduler = self._made(TtuScheduler)
+        self._make: Callable[..., TransactionMachine] = TtuScheduler
+        self._scheduler = self._made()
         self._lock = threading.RLock()
         self._asked: dict[int, AskedQuery] = {}
         self._by_name: dict[str, AskedQuery] = {}
         self._numbers = count(1)
         self._updates = count(1)
-        self._lent = 0
+        self._loans = Loans()
         self._loose: list[AskedQuery] = []
         self._held: frozenset[str] = frozenset()
         self._alarms = Alarms()
-        self._readers = ThreadPoolExecutor(self.slots + MOST_LENT, "windrow-reader")
+        self._readers = ThreadPoolExecutor(self.slots + MOST_LENT + FOR_URGENT, "windrow-reader")
         self._is_closed = False
         sources.told = self._progressed
 
@@ -183,10 +168,11 @@ class Coordinator:
         with self._lock:
             if not self._scheduler.is_idle:
                 raise StateError("one-time queries run, or a history is recorded", remedy="Wait for their end.")
-            self._scheduler = self._made(make)
+            self._make = make
+            self._scheduler = self._made()
 
-    def _made(self, make: Callable[..., TransactionMachine]) -> TransactionMachine:
-        return make(slots=self.slots, restarts=RESTARTS, record=self._recorded)
+    def _made(self) -> TransactionMachine:
+        return self._make(slots=self.slots, restarts=RESTARTS, record=self._recorded)
 
     # -- histories -----------------------------------------------------------------------------
 
@@ -226,23 +212,33 @@ class Coordinator:
         at_most = None
         for attempt in range(1, PIN_ATTEMPTS + 1):
             version, given = given or (UNPINNED if is_late else asked.read.pin(at_most)), None
-            with self._lock:
-                instant = None if asked.is_over else self._would_be(asked, version)
-                # Pinned for this very instant and yet below it: no other pin would do better.
-                is_fit = not asked.goes_by_instant or _is_of(version, instant) or at_most == instant
-                is_begun = not asked.is_over and (is_fit or attempt == PIN_ATTEMPTS)
-                if is_begun:
-                    asked.version, asked.pinned_for = None if is_late else version, instant
-                    asked.is_pinned = isolation is Isolation.WINDOW
-                    self._by_name[asked.name] = asked
-                    if isolation is Isolation.SERIAL:
-                        self._holds(asked)
-                    self._tell(QueryBegins(self._transaction(asked, version, isolation)))
+            try:
+                with self._lock:
+                    instant = None if asked.is_over else self._would_be(asked, version)
+                    # Pinned for this very instant and yet below it: no other pin would do better.
+                    is_fit = not asked.goes_by_instant or _is_of(version, instant) or at_most == instant
+                    is_begun = not asked.is_over and (is_fit or attempt == PIN_ATTEMPTS)
+                    if is_begun:
+                        asked.version = None if is_late else version
+                        # One that is too old is pinned again by the first read, unless the query keeps to it.
+                        asked.pinned_for = instant if is_fit or isolation is Isolation.WINDOW else None
+                        self._begin_on(asked, version, isolation)
+            except BaseException:
+                version.release()
+                raise
             if is_late or not is_begun:
                 version.release()
             if is_begun or asked.is_over:
                 return
             at_most = instant
+
+    def _begin_on(self, asked: AskedQuery, version: PinnedVersion, isolation: Isolation) -> None:
+        asked.is_pinned = isolation is Isolation.WINDOW
+        self._by_name[asked.name] = asked
+        if isolation is Isolation.SERIAL:
+            self._holds(asked)
+        self._tell(QueryBegins(self._transaction(asked, version, isolation)))
+        self._lend_slots()
 
     def _would_be(self, asked: AskedQuery, version: PinnedVersion) -> int:
         """The instant that a transaction would begin with now. Opens what it reads."""
@@ -316,14 +312,15 @@ class Coordinator:
 
     def _progressed(self) -> None:
         """A stream or view that is read has moved; called by the thread of its commit, which must go on."""
-        try:
-            with self._lock:
+        with self._lock:
+            scheduler = self._scheduler
+            try:
                 # While a history is recorded, no pane is forgotten: a later query must be seen to read all of its
                 # window.
                 for update in self._sources.updates(self._new_update, forgets=self._record is None):
                     self._tell(UpdateReady(update))
-        except Exception:
-            log.exception("one-time queries do not see an update")
+            except Exception as error:
+                self._failed(scheduler, error)
 
     def _new_update(self) -> str:
         return str(next(self._updates))
@@ -337,15 +334,41 @@ class Coordinator:
 
     def _tell(self, event: TransactionEvent) -> None:
         """Tell the scheduler an event, and carry out what it decides. The caller has the lock."""
-        for decision in self._scheduler.on(event):
-            self._carry_out(decision)
+        scheduler = self._scheduler
+        try:
+            for decision in scheduler.on(event):
+                self._carry_out(decision)
+        except Exception as error:
+            raise self._failed(scheduler, error) from error
+
+    def _failed(self, scheduler: TransactionMachine, error: Exception) -> Exception:
+        """Begin anew, without a query and without a source, after a defect: what the scheduler knows may be wrong now,
+        so all that run end with the error that is returned. If that was done within the call that failed, its error is
+        given back."""
+        if scheduler is not self._scheduler:
+            return error
+        log.exception("all one-time queries that run are given up", exc_info=error)
+        found = ExecutionError(
+            f"the scheduler of one-time queries failed: {first_line(error)}", remedy="Ask again; the log has more."
+        )
+        ended = list(self._asked.values())
+        self._scheduler, self._loans, self._held = self._made(), Loans(), frozenset()
+        self._asked.clear()
+        self._by_name.clear()
+        for asked in ended:
+            self._sources.leave(asked)
+            asked.end(None, found)
+        self._loose += [asked for asked in ended if not asked.is_reading]
+        for _ in self._sources.close_idle():
+            pass  # the new scheduler knows none
+        return found
 
     def _carry_out(self, decision: TransactionDecision) -> None:
         match decision:
             case ReadPanes(query=name):
                 asked = self._by_name[name]
-                asked.is_reading = True
-                reading = _Reading(asked, decision)
+                asked.reading += 1
+                reading = Reading(asked, decision, self._scheduler)
                 self._readers.submit(self._perform, reading)
                 self._alarms.after(LONG_S, lambda: self._lend(reading))
             case CommitUpdate(update):
@@ -382,7 +405,7 @@ class Coordinator:
         if asked.prepared is not None and asked.prepared[:2] == (asked.attempt, commit.instant):
             self._answered(asked, *asked.prepared[2:])
         else:
-            asked.is_reading = True
+            asked.reading += 1
             self._readers.submit(self._answer_committed, asked)
 
     def _answered(self, asked: AskedQuery, table: pa.Table, version: PinnedVersion) -> None:
@@ -393,42 +416,55 @@ class Coordinator:
 
     # -- reads, in reader threads --------------------------------------------------------------
 
-    def _lend(self, reading: _Reading) -> None:
+    def _lend(self, reading: Reading) -> None:
         """Let another read begin, if this one still runs."""
         with self._lock:
-            if reading.is_over or self._lent >= MOST_LENT:
-                return
-            reading.is_lent = True
-            self._lent += 1
+            if reading.scheduler is self._scheduler:
+                self._loans.offer(reading)
+                self._lend_slots()
+
+    def _lend_slots(self) -> None:
+        """Let other reads begin in place of long ones, as many as may be."""
+        while self._loans.lend(self._is_urgent_waiting):
             self._scheduler.slots += 1
             self._tell(HoldExpired(NO_UPDATE))
 
-    def _perform(self, reading: _Reading) -> None:
+    def _is_urgent_waiting(self) -> bool:
+        """Whether a query waits for a slot that is more urgent than all that read."""
+        running = [(one.terms.priority, one.is_reading) for one in self._by_name.values() if one.committed is None]
+        reading = max((priority for priority, is_reading in running if is_reading), default=None)
+        return reading is not None and any(priority > reading for priority, is_reading in running if not is_reading)
+
+    def _perform(self, reading: Reading) -> None:
         """Carry out a read, and tell that it is over."""
         asked, panes = reading.asked, reading.panes
-        found, failure = None, None
+        found, failure, is_serial_next = None, None, False
+        with self._lock:
+            is_current = self._is_current(asked, panes)
         try:
-            if self._is_current(asked, panes):
+            if is_current:
                 asked.jobs.join(SNAPSHOTS)
                 found = self._read(asked, panes)
         except BaseException as error:
             failure = error
         with self._lock:
-            reading.is_over, asked.is_reading = True, False
-            if reading.is_lent:
-                self._lent -= 1
-                self._scheduler.slots -= 1
-            is_serial_next = self._settle(asked, panes, found, failure)
-            if asked.is_over:
+            asked.reading -= 1
+            try:
+                if reading.scheduler is self._scheduler:
+                    is_serial_next = self._settle(reading, found, failure)
+            except Exception as error:
+                self._failed(reading.scheduler, error)
+            if asked.is_over and not asked.is_reading:
                 self._loose.append(asked)
         if is_serial_next:
             self._begin_serially(asked)
         self._release_loose()
 
-    def _settle(
-        self, asked: AskedQuery, panes: ReadPanes, found: _Prepared | None, failure: BaseException | None
-    ) -> bool:
+    def _settle(self, reading: Reading, found: _Prepared | None, failure: BaseException | None) -> bool:
         """Tell the scheduler that a read is over; return whether its query must begin again, serially."""
+        asked, panes = reading.asked, reading.panes
+        if self._loans.give_back(reading):
+            self._scheduler.slots -= 1
         if self._is_current(asked, panes):
             if failure is not None:
                 self._withdraw(asked)
@@ -436,6 +472,7 @@ class Coordinator:
             elif found is not None:
                 asked.prepared = (panes.attempt, panes.instant, *found)
         self._tell(ReadFinished(panes.read))
+        self._lend_slots()
         if found is None or not self._is_current(asked, panes) or asked.committed is not None:
             return False
         asked.fruitless += 1
@@ -447,7 +484,8 @@ class Coordinator:
         return True
 
     def _is_current(self, asked: AskedQuery, panes: ReadPanes) -> bool:
-        """Whether somebody still wants what a read gives."""
+        """Whether somebody still wants what a read gives. Only under the lock the answer is not torn: a read that was
+        decided for a query which begins again serially is for nothing."""
         return not asked.is_over and asked.name == panes.query and asked.attempt == panes.attempt
 
     def _begin_serially(self, asked: AskedQuery) -> None:
@@ -507,7 +545,7 @@ class Coordinator:
         except BaseException as error:
             failure = error
         with self._lock:
-            asked.is_reading = False
+            asked.reading -= 1
             if asked.is_over:
                 self._loose.append(asked)
             elif table is None or version is None:

@@ -65,8 +65,6 @@ class PinnedVersion:
     complete_from: Mapping[int, int] = field(default_factory=dict)
     numbered: Mapping[str, int] = field(default_factory=dict)
     reading: tuple[Any, ...] = ()
-    ticks: object = None
-    """The tick of the views that it reads; None: there is none, or they differ."""
     release: Callable[[], None] = lambda: None
 
 

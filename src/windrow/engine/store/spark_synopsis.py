@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from itertools import count
 
 import numpy as np
 
@@ -27,29 +29,29 @@ from windrow.synopses.cells.arrays import Mask
 from windrow.synopses.lookups import TaskRows
 from windrow.windows import Points
 
+_numbers = count()
+"""Numbers of one-time lookups."""
+
 
 @dataclass(frozen=True)
 class SparkStore:
-    """The blocks of a synopsis, and what runs its jobs. `late_owner` owns the late blocks that are not merged yet."""
+    """The blocks of a synopsis, and what runs its jobs. `late_owner` owns the late blocks that are not merged yet.
+    `pinned`: the blocks that were there once, if it is read as of then."""
 
     blocks: BlockStore
     spark: SparkHome
     owner: str
     late_owner: str
+    pinned: tuple[BlockRow, ...] | None = None
 
     def between(self, owner: str, low: int, high: int) -> list[BlockRow]:
         """The blocks of an owner whose panes overlap [low, high)."""
-        found = self.blocks.named(owner)
+        found = self.blocks.named(owner) if self.pinned is None else self.pinned
         return [b for b in found if b.lo is not None and b.hi is not None and b.lo < high and b.hi >= low]
-
-    @property
-    def once(self) -> str:
-        """The broadcast name of one-time lookups."""
-        return f"{self.owner}/lookup"
 
     def forget(self) -> None:
         """Release the broadcasts."""
-        self.spark.forget(self.owner, self.once)
+        self.spark.forget(self.owner)
 
 
 class SparkSynopsis(StoredSynopsis):
@@ -66,17 +68,30 @@ class SparkSynopsis(StoredSynopsis):
             return
         store = self.store
         if once is None:
-            name, tasks, requests = store.owner, _tasks(plan), _requests(plan, lookups)
-        else:
-            name, tasks = store.once, (QueryTask(once.plan, once.derived),)
-            requests = [WindowRequest(0, one.starts, one.ends) for one in lookups]
-        blocks = store.between(store.owner, *_bounds(requests))
-        rows = sum(block.rows for block in blocks)
-        found, groups = store.spark.answer(self.stored(plan, blocks), name, tasks, requests, rows)
-        if once is None:
+            found, groups = self._answer(plan, store.owner, _tasks(plan), _requests(plan, lookups))
             self.saw(groups)
+        else:
+            name = f"{store.owner}/lookup {next(_numbers)}"  # others may ask beside it
+            requests = [WindowRequest(0, one.starts, one.ends) for one in lookups]
+            try:
+                found, _ = self._answer(plan, name, (QueryTask(once.plan, once.derived),), requests)
+            finally:
+                store.spark.forget(name)
         for lookup, parts in zip(lookups, found, strict=True):
             yield LookupAnswer.of_tasks(lookup, _rows(parts))
+
+    def _answer(
+        self, plan: SynopsisPlan, name: str, tasks: tuple[QueryTask, ...], requests: Sequence[WindowRequest]
+    ) -> tuple[list[list[BucketAnswer]], int]:
+        blocks = self.store.between(self.store.owner, *_bounds(requests))
+        rows = sum(block.rows for block in blocks)
+        return self.store.spark.answer(self.stored(plan, blocks), name, tasks, requests, rows)
+
+    def pinned(self) -> tuple[SparkSynopsis, Callable[[], None]]:
+        blocks, release = self.store.blocks.pin(self.store.owner)
+        found = copy(self)  # its arrays are replaced, never changed
+        found.store = replace(self.store, pinned=blocks)
+        return found, release
 
     def revise(
         self, lookups: Sequence[Lookup], there: Sequence[tuple[Mask, Mask]], plan: SynopsisPlan

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -13,18 +14,19 @@ from sqlglot import exp
 
 from windrow.cql.bounds.guards import check_bounds
 from windrow.dataplane.window_frames import PartialJobs, frame_of_rows
-from windrow.engine.ask.finished_tables import FinishedTables
-from windrow.engine.ask.onetime.choosing import Chosen, OneTimeQuestion, choose
+from windrow.engine.ask.finished_tables import FinishedTables, TakenTables
+from windrow.engine.ask.lookups import HeldLookup
+from windrow.engine.ask.onetime.choosing import Chosen, ChosenOverTables, OneTimeQuestion, choose, choose_over_tables
 from windrow.engine.ask.onetime.driver_read import DriverRead
 from windrow.engine.ask.onetime.pinning import Pinning
-from windrow.engine.ask.onetime.sources import asked_sources, has_names
+from windrow.engine.ask.onetime.sources import asked_sources
 from windrow.engine.ask.onetime.spark_read import SparkRead
-from windrow.engine.ask.onetime.synopsis_answers import SynopsisAnswer, SynopsisAnswers
+from windrow.engine.ask.onetime.synopsis_answers import SynopsisAnswers, SynopsisRead
 from windrow.engine.ask.onetime.tasked_read import TaskedRead
 from windrow.engine.ask.onetime.windowed_read import WindowedRead
 from windrow.engine.ask.snapshots import SnapshotFit, is_aggregate
 from windrow.engine.isolation.asked import IsolatedAnswer, Terms
-from windrow.engine.isolation.coordinator import Coordinator
+from windrow.engine.isolation.coordinator import RESTARTS, Coordinator
 from windrow.engine.isolation.instants import committed_upto
 from windrow.engine.isolation.interface import PinnedVersion
 from windrow.engine.isolation.staleness import staleness_of
@@ -33,7 +35,7 @@ from windrow.engine.plans.manager import PlanManager
 from windrow.engine.queries.query_manager import QueryManager
 from windrow.engine.state import StreamState
 from windrow.engine.tables.manager import TableManager
-from windrow.errors import SpanError, WindrowError
+from windrow.errors import QueryCancelledError, QueryTimeoutError, ResultLimitError, SpanError, WindrowError
 from windrow.operators.tables.kernel import Kernel
 from windrow.optimizer.execution import UPA, executed
 from windrow.optimizer.pipeline import optimize
@@ -44,7 +46,7 @@ from windrow.schedulers.history import Isolation
 from windrow.settings import Settings
 from windrow.types import value_of
 
-SYNOPSIS, VIEW, SPARK = "synopsis", "view", "spark"
+SYNOPSIS = "synopsis"
 """What a one-time query is answered from (`windrow.result.Asked`), beside what reads say."""
 
 WINDOW = "window"
@@ -123,23 +125,9 @@ class Asking:
         """The answer to a one-time query, on these terms. None: as of now, in the thread of the caller."""
         return self._answer(self.question(select, text), terms)
 
-    def over_views(self, select: exp.Expr, text: str, version: PinnedVersion) -> pa.Table | None:
-        """The answer to a query over views and tables alone, as of a version of them, evaluated in the driver; None if
-        Spark SQL must: it reads something else or too much, or the driver cannot evaluate it."""
-        read = self.view_read(select, text)
-        if read is None:
-            return None
-        size = sum(int(table.nbytes) for table in version.tables.values())
-        return None if size > self._settings().integer("driver_ask_bytes") else read.of_tables(version)
-
-    def view_read(self, select: exp.Expr, text: str) -> DriverRead | None:
-        """A query over views and tables alone, if the driver can evaluate it; else None."""
-        if self._settings().text("ask_home") == SPARK or not has_names(select):
-            return None
-        read = self.question(select, text).driver
-        if not isinstance(read, DriverRead):
-            return None
-        return read if all(one.is_view or one.is_table for one in read.sources.ready.values()) else None
+    def over_tables(self, select: exp.Expr, text: str, taken: TakenTables, version: PinnedVersion) -> ChosenOverTables:
+        """How a query that reads no window is evaluated over a version of the tables that were taken."""
+        return choose_over_tables(select, taken, lambda: self.question(select, text).driver, version, self._settings())
 
     def frame(self, select: exp.Expr, text: str) -> tuple[Any, Callable[[], None]]:
         """A lazy Spark DataFrame over a pinned version, and what releases it. What Spark SQL lacks is evaluated now."""
@@ -249,6 +237,7 @@ class Asking:
         return found if chosen is None or found[2].end >= _latest(chosen.version) else chosen
 
     def _answer(self, question: OneTimeQuestion, terms: Terms | None) -> Answered:
+        terms = None if terms is None else replace(terms, begun_s=time.monotonic())
         chosen, why = None, None
         try:
             chosen = self.chosen(question)
@@ -256,10 +245,9 @@ class Asking:
             why = error
         held = None if chosen is None else chosen.version
         try:
-            found = self._from_synopsis(question, None if held is None else _latest(held), isinstance(why, SpanError))
+            since = None if held is None else _latest(held)
+            found = self._from_synopsis(question, since, isinstance(why, SpanError), terms)
             if found is not None:
-                if terms is not None:
-                    terms.check_result(found.rows)
                 return found
             if chosen is None or held is None:
                 assert why is not None
@@ -285,7 +273,9 @@ class Asking:
             aborts=found.aborts,
         )
 
-    def _from_synopsis(self, question: OneTimeQuestion, since: int | None, is_kept: bool) -> Answered | None:
+    def _from_synopsis(
+        self, question: OneTimeQuestion, since: int | None, is_kept: bool, terms: Terms | None
+    ) -> Answered | None:
         """The answer of a synopsis, if one fits. If tuples are kept, they are read instead of a synopsis whose window
         ends before `since`. Raises what is wrong if they are not."""
         aggregate = question.aggregate
@@ -294,27 +284,48 @@ class Asking:
         try:
             if isinstance(aggregate, WindrowError):
                 raise aggregate
-            found = self.synopses.answer(aggregate, question.select, question.text, since)
+            answered = self._of_synopsis(question, aggregate, since, terms)
+        except (QueryCancelledError, QueryTimeoutError, ResultLimitError):
+            raise
         except WindrowError:
             if since is None and not is_kept:
                 raise
             return None
-        if found is None:
-            return None
-        answered = self._of_synopsis(found)
+        if answered is None or since is None:
+            return answered
         # Where tuples are kept, too, the columns do not depend on how a question is answered.
-        outputs = [output.name for output in found.plan.outputs]
-        return answered if since is None else replace(answered, rows=answered.rows.select(outputs))
+        return replace(answered, rows=answered.rows.select([output.name for output in aggregate.outputs]))
 
-    def _of_synopsis(self, found: SynopsisAnswer) -> Answered:
-        """The answer of a synopsis. It is the latest if its window ends at the last committed instant."""
-        attribute = found.plan.scan.attribute
+    def _of_synopsis(
+        self, question: OneTimeQuestion, plan: Finalise, since: int | None, terms: Terms | None
+    ) -> Answered | None:
+        """The answer of a synopsis; if an update comes while it is computed, it is asked again, as often as a query
+        restarts. It is the latest if its window ends where the stream was complete."""
+        attribute, stream = plan.scan.attribute, self._state.manager.stream(plan.scan.stream)
+        aborts = 0
+        while True:
+            found = self.synopses.answer(plan, question.select, question.text, since)
+            if found is None:
+                return None
+            try:
+                rows = self._looked_up(found.lookup, question.text, terms)
+            finally:
+                found.lookup.release()
+            upto = found.upto if found.lookup.is_done else committed_upto(stream, attribute.column)
+            follows = terms is not None and terms.isolation is not Isolation.WINDOW
+            if upto == found.upto or not follows or aborts == RESTARTS:
+                break
+            aborts += 1
         window = found.end - 1 if attribute.is_rows else value_of(found.end, attribute.type)
-        stream = self._state.manager.stream(found.plan.scan.stream)
-        upto = committed_upto(stream, attribute.column)
         isolation = Isolation.LATEST if upto is not None and found.end >= upto else Isolation.WINDOW
         stale_by = staleness_of(found.end, [(stream, attribute.column)])
-        return Answered(found.rows, window, SYNOPSIS, isolation=isolation.value, stale_by=stale_by)
+        return Answered(rows, window, SYNOPSIS, isolation=isolation.value, stale_by=stale_by, aborts=aborts)
+
+    def _looked_up(self, lookup: HeldLookup, text: str, terms: Terms | None) -> pa.Table:
+        """The rows of a lookup. One that takes a Spark job has its turn among the one-time queries."""
+        if terms is None or lookup.is_done or self._coordinator is None:
+            return lookup.rows() if terms is None else terms.check_result(lookup.rows())
+        return self._coordinator.answer(self._coordinator.ask(SynopsisRead(lookup), terms, text)).table
 
 
 def _is(one: object, other: object) -> bool:

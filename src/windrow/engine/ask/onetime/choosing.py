@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
+from windrow.engine.ask.finished_tables import TakenTables, is_whole_table
 from windrow.engine.ask.onetime.driver_read import DriverRead
 from windrow.engine.ask.onetime.pinning import not_kept
 from windrow.engine.ask.onetime.reading import NoSource, WindowWish
+from windrow.engine.ask.onetime.sources import has_names
 from windrow.engine.ask.onetime.spark_read import SparkRead
 from windrow.engine.ask.onetime.windowed_read import WindowedRead
 from windrow.engine.isolation.interface import PinnedVersion
@@ -22,7 +24,8 @@ from windrow.errors import UnsupportedError, WindrowError
 from windrow.plan.nodes import Finalise
 from windrow.settings import Settings
 
-DRIVER, SPARK = "driver", "spark"
+DRIVER, SPARK, VIEW = "driver", "spark", "view"
+"""What a one-time query is answered from (`windrow.result.Asked`)."""
 
 
 @dataclass
@@ -66,6 +69,15 @@ class Chosen:
     version: PinnedVersion
 
 
+@dataclass(frozen=True)
+class ChosenOverTables:
+    """How a query that reads no window is evaluated, and why: one table as it is, in the driver, or by Spark."""
+
+    answered_from: str
+    reason: str
+    read: DriverRead | None = None
+
+
 def choose(question: OneTimeQuestion, settings: Settings) -> Chosen:
     """The way over windows; raises if there is none."""
     driver = question.driver
@@ -102,22 +114,61 @@ def _by_spark_alone(question: OneTimeQuestion, why_not: WindrowError, reason: st
 
 
 def _by_size(question: OneTimeQuestion, driver: DriverRead, settings: Settings) -> Chosen:
-    home, most = settings.text("ask_home"), settings.integer("driver_ask_bytes")
     version = driver.pin()
+    try:
+        read, reason = _fitting_size(question, driver, version, settings)
+    except BaseException:
+        version.release()
+        raise
+    if not isinstance(read, SparkRead):
+        return Chosen(read, reason, version)
+    version.release()
+    return Chosen(read, reason, read.pin())
+
+
+def _fitting_size(
+    question: OneTimeQuestion, driver: DriverRead, version: PinnedVersion, settings: Settings
+) -> tuple[WindowedRead, str]:
+    """The way that fits the size of what a version has, and why."""
+    home, most = settings.text("ask_home"), settings.integer("driver_ask_bytes")
     if home == DRIVER:
-        return Chosen(driver, "ask_home = 'driver'", version)
+        return driver, "ask_home = 'driver'"
     reason = "ask_home = 'spark'"
     if home != SPARK:
         size = driver.pinning.size(version, driver.asked.windows)
         if size <= most:
-            return Chosen(driver, f"it reads about {size:,} bytes, at most {most:,} (driver_ask_bytes)", version)
+            return driver, f"it reads about {size:,} bytes, at most {most:,} (driver_ask_bytes)"
         reason = f"it reads about {size:,} bytes, more than {most:,} (driver_ask_bytes)"
     if driver.keeps_partials:
-        return Chosen(question.tasked, f"{reason}; tasks make partial results, which are merged", version)
+        return question.tasked, f"{reason}; tasks make partial results, which are merged"
     spark = question.spark
     if isinstance(spark, WindrowError):
-        return Chosen(driver, f"{reason}, but Spark SQL cannot evaluate it: {spark.message}", version)
+        return driver, f"{reason}, but Spark SQL cannot evaluate it: {spark.message}"
     if _lacking(spark) is not None:
-        return Chosen(driver, f"{reason}, but not all columns that Spark SQL would read are kept", version)
-    version.release()
-    return Chosen(spark, f"{reason}; its text is Spark SQL over the windows", spark.pin())
+        return driver, f"{reason}, but not all columns that Spark SQL would read are kept"
+    return spark, f"{reason}; its text is Spark SQL over the windows"
+
+
+def choose_over_tables(
+    select: exp.Expr,
+    taken: TakenTables,
+    driver: Callable[[], DriverRead | WindrowError],
+    version: PinnedVersion,
+    settings: Settings,
+) -> ChosenOverTables:
+    """The way over a version of the tables that were taken. `driver` gives the query as a plan, or why it has none."""
+    if is_whole_table(select):
+        return ChosenOverTables(VIEW, "all of one table, as it is")
+    if settings.text("ask_home") == SPARK:
+        return ChosenOverTables(SPARK, "ask_home = 'spark'")
+    if not has_names(select):
+        return ChosenOverTables(SPARK, "a column of the answer has no alias, and Spark SQL names it")
+    if not all(one.is_view or one.is_table for one in taken.values()):
+        return ChosenOverTables(SPARK, "it does not read views of continuous queries and tables alone")
+    read = driver()
+    if isinstance(read, WindrowError):
+        return ChosenOverTables(SPARK, f"the driver cannot evaluate it: {read.message}")
+    size, most = sum(int(table.nbytes) for table in version.tables.values()), settings.integer("driver_ask_bytes")
+    if size > most:
+        return ChosenOverTables(SPARK, f"it reads {size:,} bytes, more than {most:,} (driver_ask_bytes)")
+    return ChosenOverTables(DRIVER, f"it reads {size:,} bytes, at most {most:,} (driver_ask_bytes)", read)

@@ -156,9 +156,7 @@ class Pinning:
             if source.since is not None and source.since > lo and not _is_checked(asked.windows[i])
         }
         has_expired = any(begun[i] != since for i, since in complete.items())
-        shown = {one.plan.window for one in ready.values() if one.plan is not None and one.plan.window is not None}
-        ticks = shown.pop() if len(shown) == 1 else None
-        version = PinnedVersion(instant, files, tables, complete, numbered, tuple(reading), ticks, release)
+        version = PinnedVersion(instant, files, tables, complete, numbered, tuple(reading), release)
         return version, has_expired
 
     def _source(self, wish: WindowWish) -> WindowSource:

@@ -41,8 +41,6 @@ class ReadySource:
     definition: TableDef | None
     columns: tuple[str, ...]
     is_view: bool = False
-    is_table: bool = False
-    """Whether it is a table that users change, or a stream."""
 
 
 @dataclass(frozen=True)
@@ -91,9 +89,8 @@ def asked_sources(
         written = node.copy()
         found = finished.named(written, text)
         name = key_of(node)
-        is_view = found.plan is not None and found.plan.point is not None
         ready[name] = ReadySource(
-            written, found.name, _definition(name, found), tuple(found.schema.names), is_view, found.is_table
+            written, found.name, _definition(name, found), tuple(found.schema.names), found.is_view
         )
         alias = node.args.get("alias") or exp.TableAlias()
         if alias.args.get("this") is None:

@@ -57,13 +57,17 @@ class SparkRead(WindowedRead):
         # To keep the first rows of a sort, each task of Spark would make room for all of them at once.
         self._is_limited = select.args.get("order") is None
         self._tables = [None if is_window(node, is_stream) else sources.name_of(node) for node in named_tables(select)]
-        self._views = [view_name() for _ in self._tables]
         known = iter(windows)
         names = [
             [column.name for column in next(known).schema] if name is None else sources.columns_of(name)
             for name in self._tables
         ]
-        self._sql = finished.text_over(select, text, list(zip(self._views, names, strict=True)))
+
+        def sql_over(views: Sequence[str]) -> str:
+            return finished.text_over(select, text, list(zip(views, names, strict=True)))
+
+        self._sql_over = sql_over
+        self._sql_over(self._new_views())  # refuses what one-time queries cannot use
 
     def answer(self, partials: Sequence[Partial], at: PinnedVersion) -> pa.Table:
         if not self._is_limited:
@@ -79,7 +83,8 @@ class SparkRead(WindowedRead):
     def frame(self, at: PinnedVersion) -> Any:
         """A lazy DataFrame over a version, which must stay pinned as long as it is used."""
         windows, tables, number = dict[str, tuple[WindowRows, list[str]]](), dict[str, pa.Table](), count()
-        for view, name in zip(self._views, self._tables, strict=True):
+        views = self._new_views()
+        for view, name in zip(views, self._tables, strict=True):
             if name is not None:
                 tables[view] = at.tables[name]
                 continue
@@ -90,7 +95,11 @@ class SparkRead(WindowedRead):
                 tables[view] = self.held(i, at).drop_columns([POINT, ARRIVAL.id]).rename_columns(names)
             else:
                 windows[view] = self._rows(window, at.reading[i], at), names
-        return question_frame(self._spark(), self._sql, windows, tables)
+        return question_frame(self._spark(), self._sql_over(views), windows, tables)
+
+    def _new_views(self) -> list[str]:
+        """Names of views for one call of `frame`: others of this text may run beside it."""
+        return [view_name() for _ in self._tables]
 
     def _rows(self, window: Window, source: WindowSource, at: PinnedVersion) -> WindowRows:
         cores = int(self._spark().sparkContext.defaultParallelism)

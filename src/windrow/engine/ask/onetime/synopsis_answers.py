@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -10,9 +10,11 @@ from sqlglot import exp
 
 from windrow.cql.bounds.guards import check_bounds
 from windrow.dataplane.answers.finishing import Finisher
-from windrow.engine.ask.lookups import Lookups
+from windrow.engine.ask.lookups import HeldLookup, Lookups
 from windrow.engine.ask.snapshots import SnapshotFit, fitting
 from windrow.engine.choices.index_choice import apply_choice
+from windrow.engine.isolation.instants import committed_upto
+from windrow.engine.isolation.interface import DRIVER_ROWS, PaneRange, Partial, PinnedVersion, ReadWindow
 from windrow.engine.queries.query_manager import QueryManager
 from windrow.engine.state import StreamState
 from windrow.plan.nodes import Finalise
@@ -21,11 +23,35 @@ from windrow.settings import Settings
 
 @dataclass(frozen=True)
 class SynopsisAnswer:
-    """Rows, and the end of the window that they are of."""
+    """A lookup that gives the rows, the end of the window that they are of, and up to where the stream was complete
+    then."""
 
-    rows: pa.Table
+    lookup: HeldLookup
     end: int
     plan: Finalise
+    upto: int | None
+
+
+class SynopsisRead:
+    """A lookup of a synopsis (an `OneTimeRead`) that needs time. It reads what is held for it, whatever comes."""
+
+    windows: tuple[ReadWindow, ...] = ()
+    views: tuple[str, ...] = ()
+    tick = 1
+    keeps_partials = False
+    read_rows = partial_rows = DRIVER_ROWS
+
+    def __init__(self, lookup: HeldLookup):
+        self._lookup = lookup
+
+    def pin(self, at_most: int | None = None) -> PinnedVersion:
+        return PinnedVersion(None)
+
+    def partials(self, runs: Sequence[PaneRange], at: PinnedVersion) -> Iterator[Partial]:
+        raise ValueError("this query keeps no partial results")
+
+    def answer(self, partials: Sequence[Partial], at: PinnedVersion) -> pa.Table:
+        return self._lookup.rows()
 
 
 class SynopsisAnswers:
@@ -50,15 +76,16 @@ class SynopsisAnswers:
             return plan, stream, fitting(stream, plan, select, self._settings(), text)
 
     def answer(self, plan: Finalise, select: exp.Expr, text: str, since: int | None) -> SynopsisAnswer | None:
-        """The answer from a synopsis that fits; None if its window ends before `since`. Raises UnsupportedError if none
-        fits."""
+        """The answer from a synopsis that fits, whose lookup the caller releases; None if its window ends before
+        `since`. Raises UnsupportedError if none fits."""
         stream = self._manager.stream(plan.scan.stream)
         with stream.lock:
             apply_choice(stream, self._settings())
             fit = fitting(stream, plan, select, self._settings(), text)
             if since is not None and fit.end < since:
                 return None
-            return SynopsisAnswer(self._lookups.answer(fit.state, fit.request(plan)), fit.end, plan)
+            upto = committed_upto(stream, plan.scan.attribute.column)
+            return SynopsisAnswer(self._lookups.held(fit.state, fit.request(plan)), fit.end, plan, upto)
 
     def forget(self, plan: Finalise) -> None:
         """Let what was generated for a plan go."""
