@@ -35,3 +35,10 @@ class JobGroup:
         if context is not None:
             with suppress(Exception):
                 context.cancelJobGroup(self._name)
+
+    def end(self) -> None:
+        """Cancel the jobs of the group, those that begin from now on, too: a thread may be about to start one."""
+        context = SparkContext._active_spark_context
+        if context is not None:
+            with suppress(Exception):
+                context._jsc.sc().cancelJobGroupAndFutureJobs(self._name)
