@@ -10,6 +10,7 @@ import pytest
 
 import windrow
 from windrow.dataplane.kernels import window_rows
+from windrow.dataplane.window_frames import PartialJobs
 from windrow.engine.ask.onetime import asking as asking_module
 from windrow.engine.ask.onetime.driver_read import DriverRead
 from windrow.engine.ask.onetime.tasked_read import TaskedRead
@@ -175,6 +176,34 @@ def test_tasks_make_a_partial_result_of_each_piece(
         found = wr.sql(question)
         assert (found.answered_from, found.window) == ("spark", expected.window)
         assert sorted(map(str, found.rows())) == sorted(map(str, expected.rows())) != []
+
+
+def test_tasks_keep_the_rows_that_are_asked_for(wr: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Below LIMIT and DISTINCT, a task gives no more rows than the answer has."""
+    monkeypatch.setattr(window_rows, "LEAST_ROWS", 1)
+    monkeypatch.setattr(TaskedRead, "partial_rows", 30)
+    most = list[int]()
+    run = PartialJobs.run
+
+    def noted(jobs: PartialJobs, work: Any, numbers: range) -> Any:
+        found = list(run(jobs, work, numbers))
+        most.append(max(table.num_rows for table in found))
+        return found
+
+    monkeypatch.setattr(PartialJobs, "run", noted)
+    put(wr, *rows(0, 61))
+    wr.sql("SET ask_home = 'spark'")
+    wr.sql("SET max_result_rows = 4")
+    for question, found in (
+        ("SELECT x, k FROM s [UNBOUNDED] ORDER BY x DESC, k LIMIT 2", [(59, "b"), (58, "a")]),
+        ("SELECT x, k FROM s [UNBOUNDED] WHERE x > 7 LIMIT 2", [(8, "a"), (9, "b")]),
+        ("SELECT DISTINCT k FROM s [UNBOUNDED] ORDER BY k", [("a",), ("b",)]),
+        ("SELECT COUNT(*) AS n FROM (SELECT x FROM s [UNBOUNDED] ORDER BY x LIMIT 2) AS f WHERE x > 0", [(1,)]),
+    ):
+        assert sorted(tuple(row.values()) for row in wr.sql(question).rows()) == sorted(found)
+    assert most == [2] * 4
+    with pytest.raises(ResultLimitError, match="more than 4 rows, which is max_result_rows"):
+        wr.sql("SELECT x FROM s [UNBOUNDED]")
 
 
 def test_own_aggregates_over_joins_stay_in_the_driver(wr: Any) -> None:
