@@ -178,6 +178,7 @@ def test_tasks_make_a_partial_result_of_each_piece(
         assert sorted(map(str, found.rows())) == sorted(map(str, expected.rows())) != []
 
 
+@pytest.mark.slow
 def test_tasks_keep_the_rows_that_are_asked_for(wr: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Below LIMIT and DISTINCT, a task gives no more rows than the answer has."""
     monkeypatch.setattr(window_rows, "LEAST_ROWS", 1)
