@@ -17,6 +17,7 @@ import windrow
 from windrow.console.interrupts import Cancels, Interrupted, Interrupts
 from windrow.console.shell.session import Shell, steps_of
 from windrow.console.shell.terminal import converse
+from windrow.engine.ask.onetime.driver_read import DriverRead
 from windrow.errors import ParseError, StateError, WindrowError
 
 STREAM = "CREATE STREAM s (ts TIMESTAMP, k STRING, x INT) FROM memory TIMESTAMP BY ts PUNCTUATE ORDERED;"
@@ -339,6 +340,37 @@ def test_ctrl_c_cancels_the_spark_jobs_of_a_select(shell: Shell, spark: Any) -> 
         time.sleep(0.05)
     pressed.clear()  # type: ignore[attr-defined]
     run(shell, STREAM + QUERY + "SHOW STREAMS;")
+
+
+@pytest.mark.slow
+def test_ctrl_c_cancels_a_question_that_waits_for_its_answer(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened, coordinator = threading.Event(), shell.wr._engine.coordinator
+    answer = DriverRead.answer
+
+    def waiting(read: DriverRead, *arguments: Any) -> Any:
+        assert opened.wait(60)
+        return answer(read, *arguments)
+
+    monkeypatch.setattr(DriverRead, "answer", waiting)
+    run(shell, STREAM.replace(";", " RETAIN 1 HOUR;"))
+    fed(shell)
+    run(shell, "\\run")
+
+    def press_when_asked() -> None:
+        until = time.monotonic() + 60
+        while time.monotonic() < until and not coordinator.running:
+            time.sleep(0.01)
+        shell.interrupts.press()  # type: ignore[attr-defined]
+
+    thread = threading.Thread(target=press_when_asked, daemon=True)
+    thread.start()
+    with pytest.raises(Interrupted):
+        run(shell, "SELECT COUNT(*) AS n FROM s [RANGE 10 SECONDS];")
+    thread.join(60)
+    assert not coordinator.running
+    opened.set()
+    shell.interrupts.clear()  # type: ignore[attr-defined]
+    run(shell, "SELECT COUNT(*) AS n FROM s [RANGE 10 SECONDS];")
 
 
 @pytest.mark.slow

@@ -458,7 +458,8 @@ _TABLE = (
     SettingSpec(
         "max_partial_bytes",
         Size(1 << 30),
-        "The most memory for what a one-time query keeps of the panes that it has read; more is an error.",
+        "The most memory for what a one-time query keeps of the panes that it has read, and for each intermediate "
+        "result of its evaluation in the driver; more is an error.",
         _size(),
     ),
     SettingSpec(

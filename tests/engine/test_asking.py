@@ -10,6 +10,7 @@ import pytest
 
 import windrow
 from windrow.dataplane.kernels import window_rows
+from windrow.dataplane.window_frames import PartialJobs
 from windrow.engine.ask.onetime import asking as asking_module
 from windrow.engine.ask.onetime import spark_read
 from windrow.engine.ask.onetime.driver_read import DriverRead
@@ -193,6 +194,35 @@ def test_askers_of_one_text_have_views_of_their_own(wr: Any, monkeypatch: pytest
         wr.sql("SELECT a.x FROM s [RANGE 20] AS a JOIN s [RANGE 30] AS b ON a.x = b.x")
     assert [len(names) for names in made] == [2, 2]
     assert set(made[0]).isdisjoint(made[1])
+
+
+@pytest.mark.slow
+def test_tasks_keep_the_rows_that_are_asked_for(wr: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Below LIMIT and DISTINCT, a task gives no more rows than the answer has."""
+    monkeypatch.setattr(window_rows, "LEAST_ROWS", 1)
+    monkeypatch.setattr(TaskedRead, "partial_rows", 30)
+    most = list[int]()
+    run = PartialJobs.run
+
+    def noted(jobs: PartialJobs, work: Any, numbers: range) -> Any:
+        found = list(run(jobs, work, numbers))
+        most.append(max(table.num_rows for table in found))
+        return found
+
+    monkeypatch.setattr(PartialJobs, "run", noted)
+    put(wr, *rows(0, 61))
+    wr.sql("SET ask_home = 'spark'")
+    wr.sql("SET max_result_rows = 4")
+    for question, found in (
+        ("SELECT x, k FROM s [UNBOUNDED] ORDER BY x DESC, k LIMIT 2", [(59, "b"), (58, "a")]),
+        ("SELECT x, k FROM s [UNBOUNDED] WHERE x > 7 LIMIT 2", [(8, "a"), (9, "b")]),
+        ("SELECT DISTINCT k FROM s [UNBOUNDED] ORDER BY k", [("a",), ("b",)]),
+        ("SELECT COUNT(*) AS n FROM (SELECT x FROM s [UNBOUNDED] ORDER BY x LIMIT 2) AS f WHERE x > 0", [(1,)]),
+    ):
+        assert sorted(tuple(row.values()) for row in wr.sql(question).rows()) == sorted(found)
+    assert most == [2] * 4
+    with pytest.raises(ResultLimitError, match="more than 4 rows, which is max_result_rows"):
+        wr.sql("SELECT x FROM s [UNBOUNDED]")
 
 
 def test_own_aggregates_over_joins_stay_in_the_driver(wr: Any) -> None:

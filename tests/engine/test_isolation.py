@@ -151,6 +151,37 @@ def test_cancel_all_of_a_thread(wr: Any, gate: Gate) -> None:
     assert isinstance(found[0], QueryCancelledError)
 
 
+LONG = (
+    "SELECT COUNT(*) AS n FROM s [RANGE 40] AS a JOIN s [RANGE 40] AS b ON a.x >= 0 JOIN s [RANGE 40] AS c ON b.x >= 0 "
+    "JOIN s [RANGE 40] AS d ON c.x >= 0 JOIN s [RANGE 40] AS e ON d.x >= 0 JOIN s [RANGE 40] AS f ON e.x >= 0"
+)
+"""Counts four billion rows."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("home", ["driver", "spark"])
+@pytest.mark.parametrize("how", ["cancel", "timeout"])
+def test_a_long_evaluation_ends(wr: Any, spark: Any, home: str, how: str) -> None:
+    tracker = spark.sparkContext.statusTracker()
+    wr.sql(f"SET ask_home = '{home}'")
+    thread, found = in_thread(lambda: wr.sql(f"{LONG} TIMEOUT {2 if how == 'timeout' else 300} SECONDS"))
+    wait_until(lambda: bool(wr._engine.coordinator.running))
+    (asked,) = wr._engine.coordinator.running
+    if how == "cancel":
+        if home == "spark":
+            wait_until(lambda: bool(tracker.getJobIdsForGroup(asked.jobs._name)))
+        else:
+            wait_until(lambda: bool(asked.permit._interrupts))
+        assert wr.cancel(asked.number) == 1
+    thread.join(30)
+    assert isinstance(found[0], QueryTimeoutError if how == "timeout" else QueryCancelledError)
+    wait_until(lambda: not asked.is_reading, 30)
+    wait_until(lambda: not tracker.getActiveJobsIds(), 30)
+    assert not asked.permit._interrupts
+    wr.sql("SET ask_home = 'auto'")
+    assert wr.sql(COUNT).rows() == [{"n": 20}]
+
+
 def test_timeout_by_setting_and_by_statement(wr: Any, gate: Gate) -> None:
     with pytest.raises(QueryTimeoutError, match=r"longer than 0\.05 s"):
         wr.sql(f"{COUNT} TIMEOUT 50 MILLISECONDS")

@@ -16,10 +16,11 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from windrow.cql.names import quote_name
-from windrow.errors import BindError, ExecutionError, first_line
+from windrow.errors import BindError, ExecutionError, ResultLimitError, first_line
 from windrow.types import SqlType
 
 _NAME = re.compile(r"`([^`]*)`")
+_TOO_LARGE = "spark.driver.maxResultSize"
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
@@ -109,9 +110,19 @@ def translated() -> Iterator[None]:
             raise _unknown_column(error.getMessageParameters() or {}) from None
         raise BindError(_reason(error), remedy="Spark SQL refuses this query.") from None
     except PySparkException as error:
-        raise ExecutionError(_reason(error), remedy="Spark SQL failed to evaluate this query.") from None
+        raise _failed(error, _reason(error)) from None
     except Py4JJavaError as error:
-        raise ExecutionError(first_line(error), remedy="Spark SQL failed to evaluate this query.") from None
+        raise _failed(error, first_line(error)) from None
+
+
+def _failed(error: Exception, reason: str) -> ExecutionError:
+    """The error of a job. Spark ends one whose results would fill the driver."""
+    if _TOO_LARGE in str(error):
+        return ResultLimitError(
+            f"the rows that Spark collects for this query are too many: {reason}",
+            remedy="Ask for less (LIMIT, WHERE, an aggregate, fewer columns).",
+        )
+    return ExecutionError(reason, remedy="Spark SQL failed to evaluate this query.")
 
 
 def _unknown_column(told: Mapping[str, str]) -> BindError:

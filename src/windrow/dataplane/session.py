@@ -60,6 +60,11 @@ ARROW_TABLES = {"spark.sql.execution.arrow.localRelationThreshold": "256k"}
 COLLECTOR = "-XX:+UseParallelGC -XX:GCTimeRatio=9"
 WITHOUT_MEMORY = ("-XX:+ExitOnOutOfMemoryError", "-XX:+DisplayVMOutputToStderr")
 _LOG4J = Path(__file__).parent / "log4j2.properties"
+# Hadoop reads a path after "file://" as it is, so a space in it is not escaped.
+FAIR_POOLS = {
+    "spark.scheduler.mode": "FAIR",
+    "spark.scheduler.allocation.file": f"file://{Path(__file__).parent.resolve() / 'fair_pools.xml'}",
+}
 _CHOSEN = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -81,7 +86,7 @@ _CHOSEN = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.driver.maxResultSize": "1g",
-    "spark.scheduler.mode": "FAIR",
+    **FAIR_POOLS,
     "spark.cleaner.periodicGC.interval": "5min",
 }
 _JVM_NOTICE = "Using incubator modules"

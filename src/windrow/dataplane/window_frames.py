@@ -67,7 +67,7 @@ def collected(frame: DataFrame, most: int | None = None) -> pa.Table:
 
 
 class PartialJobs:
-    """Jobs that reduce the rows of a window: a task per share, each gives one Arrow table."""
+    """Jobs that reduce the rows of a window: each task gives one Arrow table."""
 
     def __init__(self, spark: SparkSession):
         self._spark = spark
@@ -76,17 +76,19 @@ class PartialJobs:
     def cores(self) -> int:
         return int(self._spark.sparkContext.defaultParallelism)
 
-    def run(self, work: Any, shares: int) -> list[pa.Table]:
-        """`work.reduced(i)` of every share, by Spark tasks. `work` is pickled, and its module can be imported."""
+    def run(self, work: Any, numbers: range) -> Iterator[pa.Table]:
+        """`work.reduced(i)` of these numbers, by a Spark task each. `work` is pickled, and its module can be
+        imported."""
         payload = pickle.dumps(work, pickle.HIGHEST_PROTOCOL)
 
         def reduced(place: int, _: Iterable[int]) -> Iterator[bytes]:
-            yield _packed(pickle.loads(payload).reduced(place))
+            yield _packed(pickle.loads(payload).reduced(numbers[place]))
 
         context = self._spark.sparkContext
         with translated():
-            found = context.parallelize(range(shares), shares).mapPartitionsWithIndex(reduced).collect()
-        return [pa.ipc.open_stream(one).read_all() for one in found]
+            tasks = context.parallelize(numbers, len(numbers))
+            found = tasks.mapPartitionsWithIndex(reduced).collect()
+        return (pa.ipc.open_stream(one).read_all() for one in found)
 
 
 def _packed(table: pa.Table) -> bytes:

@@ -58,6 +58,7 @@ from windrow.operators.strict.join import Alive, strict_join
 from windrow.operators.tables.edges import Edge
 from windrow.operators.tables.kernel import Kernel
 from windrow.operators.tables.metering import PlanMeter
+from windrow.operators.tables.permit import permit_of_thread
 from windrow.operators.tables.rows import longs, taken
 from windrow.operators.ticks import EXP, DueTicks
 from windrow.operators.to_stream import to_stream
@@ -226,6 +227,7 @@ class _Run:
         if path in self.given:
             self.windows += windows_below(node)
             return self._counted(self.given[path])
+        permit_of_thread().check()
         started, before, beside = time.perf_counter(), self.overflows, self.inputs_s
         self.inputs_s = 0.0
         edge = self._counted(self._edge(node, path))

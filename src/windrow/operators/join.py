@@ -134,7 +134,7 @@ def join(node: Join, new: Sequence[Edge], old: Sequence[Stored | Kept | Reused],
         found = kernel.query(_sql(node, new, kernel), **tables)
     columns = {name: found.column(name) for name in (TS, *ends)}
     for i, side in enumerate(sides):
-        parts = side.rows.select(side.names).take(found.column(f"r{i}"))
+        parts = taken(side.rows.select(side.names), longs(found.column(f"r{i}")))
         columns |= {name: parts.column(name) for name in side.names}
     return Edge(pa.table(columns), node.schema)
 

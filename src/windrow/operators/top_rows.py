@@ -16,7 +16,7 @@ from windrow.operators.layouts.keyed import Keyed, gone_rows
 from windrow.operators.layouts.live import ENTER, LEAVE, Lives, folded, intervals
 from windrow.operators.layouts.steps import Outcome, StateTable, TickBatch
 from windrow.operators.tables.edges import COUNT, Edge, made_at, netted, strict_schema
-from windrow.operators.tables.kernel import naive, types_of
+from windrow.operators.tables.kernel import Kernel, naive, types_of
 from windrow.operators.tables.ranking import NOTHING, Ranked, differences, first_rows, joined
 from windrow.operators.tables.rows import appended, longs, taken
 from windrow.operators.ticks import DueTicks, Points
@@ -37,7 +37,7 @@ def top_rows(node: TopRows, edge: Edge, path: str, state: StateTable, shown: Key
     if not ticks.size:
         nothing = strict_schema(node.schema).empty_table()
         return Outcome(Edge(nothing, node.schema, is_strict=True), found.tables, found.parts)
-    rows = _ordered(node, found.rows, batch)
+    rows = _ordered(node, found.rows, batch.kernel)
     changes, last = _listed(node, rows, ticks)
     came = made_at(taken(rows.select(names), changes.row), ticks[changes.tick], changes.count)
     # What the state shows may have left meanwhile, so it is compared by value.
@@ -74,13 +74,16 @@ def _listed(node: TopRows, rows: pa.Table, ticks: Points) -> tuple[Ranked, Ranke
     return joined(found), before
 
 
-def _ordered(node: TopRows, rows: pa.Table, batch: TickBatch) -> pa.Table:
+def first_of(node: TopRows, rows: pa.Table, kernel: Kernel) -> pa.Table:
+    """The first of these rows, in their order; all if there are no more."""
+    return rows if rows.num_rows <= node.limit else _ordered(node, rows, kernel, f" LIMIT {node.limit}")
+
+
+def _ordered(node: TopRows, rows: pa.Table, kernel: Kernel, limit: str = "") -> pa.Table:
     """The rows in the order of the query, ties by all columns."""
     types = types_of(node.schema)
-    order = [
-        ordered_by(batch.kernel.final(one.expression, types).sql, one.descending, one.nulls_first) for one in node.order
-    ]
+    order = [ordered_by(kernel.final(one.expression, types).sql, one.descending, one.nulls_first) for one in node.order]
     by = ", ".join([*order, *(f'"{column.sql}" ASC NULLS FIRST' for column in node.schema), "r"])
     columns = {column.sql: naive(rows.column(column.sql)) for column in node.schema}
     numbered = pa.table(columns | {"r": np.arange(rows.num_rows)})
-    return taken(rows, longs(batch.kernel.query(f"SELECT r FROM live ORDER BY {by}", live=numbered).column("r")))
+    return taken(rows, longs(kernel.query(f"SELECT r FROM live ORDER BY {by}{limit}", live=numbered).column("r")))

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
+import pytest
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 
-from windrow.dataplane.frames import frame_of, query_tables, unlogged
+from windrow.dataplane.frames import frame_of, query_tables, translated, unlogged
+from windrow.errors import ExecutionError, ResultLimitError
+
+JVM_ERROR = SimpleNamespace(_target_id="o1")
 
 
 def test_silence_of_two_threads_that_overlap() -> None:
@@ -26,3 +33,14 @@ def test_rows_behind_empty_chunks(spark: Any) -> None:
     late = pa.concat_tables([table.slice(0, 0), table.slice(0, 0), table])
     assert frame_of(spark, late, None).count() == 3
     assert query_tables(spark, "SELECT n FROM behind_chunks", {"behind_chunks": late}).num_rows == 3
+
+
+@pytest.mark.parametrize("error", [PySparkException, lambda message: Py4JJavaError(message, JVM_ERROR)])
+def test_more_than_spark_collects(error: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Py4JJavaError, "__str__", lambda error: error.errmsg)
+    message = "Job aborted: Total size of results of 2 tasks is bigger than spark.driver.maxResultSize (1024.0 MiB)"
+    with pytest.raises(ResultLimitError, match="too many: Job aborted") as found, translated():
+        raise error(message)
+    assert "LIMIT" in str(found.value)
+    with pytest.raises(ExecutionError, match="another"), translated():
+        raise error("another")

@@ -6,11 +6,12 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
+import pyarrow as pa
 import pytest
 from support.scripted_reads import (
     CountingRead,
@@ -25,10 +26,11 @@ from support.scripted_reads import (
 from windrow.dataplane.stores import PinnedFiles
 from windrow.engine.isolation.asked import AskedQuery, IsolatedAnswer, Terms
 from windrow.engine.isolation.coordinator import Coordinator
-from windrow.engine.isolation.interface import PinnedVersion
+from windrow.engine.isolation.interface import PaneRange, PinnedVersion
 from windrow.engine.isolation.loans import LONG_S, MOST_LENT
 from windrow.engine.isolation.sources import StreamSource
 from windrow.errors import ExecutionError, QueryCancelledError, QueryTimeoutError, ResultLimitError, StateError
+from windrow.operators.tables.kernel import Kernel
 from windrow.schedulers.check_history import check_history
 from windrow.schedulers.history import Entry, History, Isolation
 from windrow.schedulers.transactions import LatestScheduler, ReadTransaction
@@ -518,6 +520,60 @@ def test_limits_of_results() -> None:
         ):
             with pytest.raises(ResultLimitError, match=what):
                 lab.coordinator.answer(lab.coordinator.ask(CountingRead([stream], 30), terms))
+
+
+@pytest.mark.parametrize("keeps_partials", [True, False])
+def test_what_is_kept_of_panes_is_bounded(keeps_partials: bool) -> None:
+    stream = ScriptedStream("s")
+    stream.move(100)
+
+    class Wide(CountingRead):
+        """Its partial results take 100 bytes each."""
+
+        def partials(self, runs: Sequence[PaneRange], at: PinnedVersion) -> Iterator[Any]:
+            for n in super().partials(runs, at):
+                yield SimpleNamespace(n=n, nbytes=100)
+
+        def answer(self, partials: Sequence[Any], at: PinnedVersion) -> pa.Table:
+            return super().answer([one.n for one in partials], at)
+
+    with laboratory(stream) as lab:
+        read = Wide([stream], 30, keeps_partials)
+        read.read_rows = 1
+        assert lab.coordinator.answer(lab.coordinator.ask(read)).table["n"][0].as_py() == 30
+        asked = lab.coordinator.ask(read, Terms(max_partial_bytes=99))
+        if keeps_partials:
+            with pytest.raises(ResultLimitError, match="take 100 bytes, and max_partial_bytes is 99 B"):
+                lab.coordinator.answer(asked)
+        else:
+            lab.coordinator.answer(asked)
+
+
+@pytest.mark.parametrize("how", ["cancel", "timeout", "close"])
+def test_an_evaluation_in_the_driver_ends_soon(how: str) -> None:
+    stream, kernel = ScriptedStream("s"), Kernel()
+    stream.move(100)
+    ended, rows = threading.Event(), pa.table({"x": range(100_000)})
+
+    def evaluate() -> None:
+        try:
+            kernel.query("SELECT count(*) FROM a, b WHERE (a.x * b.x) % 7 = 1", a=rows, b=rows)
+        finally:
+            ended.set()
+
+    with laboratory(stream) as lab:
+        read = CountingRead([stream], 30)
+        read.ahead = evaluate
+        asked = lab.coordinator.ask(read, Terms(timeout_s=0.2 if how == "timeout" else None))
+        eventually(lambda: bool(asked.permit._interrupts))
+        started = time.monotonic()
+        if how == "close":
+            lab.coordinator.close()
+        elif how == "cancel":
+            assert lab.coordinator.cancel() == 1
+        with pytest.raises(QueryTimeoutError if how == "timeout" else QueryCancelledError):
+            lab.coordinator.answer(asked)
+        assert ended.wait(5) and time.monotonic() - started < 5
 
 
 def test_closing_cancels() -> None:

@@ -14,7 +14,7 @@ from windrow.operators.scan import POINT, StreamRows, stored_schema
 from windrow.operators.stages.partials import partial_plan
 from windrow.operators.state import PlanState
 from windrow.operators.ticks import DueTicks
-from windrow.plan.algebra.nodes import Node
+from windrow.plan.algebra.nodes import Distinct, Node
 
 COLUMNS = {"k": STRING, "x": INT, "y": BIGINT, "d": DOUBLE}
 CALLS = ("COUNT", None), ("SUM", "x"), ("SUM", "y"), ("MIN", "k"), ("MAX", "d"), ("AVG", "d"), ("STDDEV", "x")
@@ -45,6 +45,12 @@ def shapes(builder: Builder) -> dict[str, Node]:
         "by a double": builder.group_by(window, ["d"], ("COUNT", None)),
         "total": builder.group_by(some, [], *CALLS),
         "counted values": builder.group_by(window, ["k"], ("MEDIAN", "x"), ("COUNT(DISTINCT)", "d")),
+        "first rows": builder.top(some, "$.d", 25, descending=True),
+        "no rows": builder.top(some, "$.d", 0),
+        "some of the first rows": builder.filter(
+            builder.top(builder.project(some, k=("$.k", STRING)), "$.k", 9), "$.k > 'a'"
+        ),
+        "distinct": Distinct(builder.project(window, k=("$.k", STRING), d=("$.d", DOUBLE))),
     }
 
 
@@ -60,7 +66,7 @@ def test_merged_partials_are_the_answer(shape: str, rows: int, least: int, monke
     whole = tuples(root, rows)
     cuts = sorted({0, rows // 3, rows // 2, rows})
     parts = [whole.slice(lo, hi - lo) for lo, hi in zip(cuts, cuts[1:], strict=False)] or [whole]
-    merged = partial.merged([partial.partial(part, KERNEL) for part in parts])
+    merged = partial.merged([partial.partial(part, KERNEL) for part in parts], KERNEL)
     given = {partial.path: partial.output(merged, due, KERNEL)}
     found = advance(plan, PlanState(), {}, due, KERNEL, given=given).changes
     expected = advance(plan, PlanState(), {0: StreamRows(whole)}, due, KERNEL).changes
@@ -73,6 +79,32 @@ def _close(one: pa.Table, other: pa.Table) -> bool:
 
     rows, expected = (sorted(map(key, (r[len(HEAD) :] for r in rows_of(t)))) for t in (one, other))
     return rows == expected
+
+
+@pytest.mark.parametrize(
+    ("shape", "most", "reduces"), [("first rows", 25, True), ("distinct", 40, True), ("selection", 1 << 20, False)]
+)
+def test_partials_keep_the_rows_that_are_needed(shape: str, most: int, reduces: bool) -> None:
+    root = shapes(Builder())[shape]
+    partial = partial_plan(root)
+    assert partial is not None
+    found = partial.partial(tuples(root, 30_000), KERNEL)
+    assert 0 < found.num_rows <= most
+    assert (partial.reduces, partial.is_answer) == (reduces, not reduces)
+
+
+def test_first_rows_that_are_asked_for_above_the_plan() -> None:
+    builder = Builder()
+    window = builder.window(50, COLUMNS)
+    top = builder.top(window, "$.y", 3, descending=True)
+    partial = partial_plan(window, top)
+    assert partial is not None and partial.path == "0"
+    rows = tuples(window, 500)
+    merged = partial.merged(
+        [partial.partial(rows.slice(0, 100), KERNEL), partial.partial(rows.slice(100), KERNEL)], KERNEL
+    )
+    (y,) = (column.sql for column in window.schema if column.name == "y")
+    assert merged.column(y).to_pylist() == sorted(rows.column(y).to_pylist(), reverse=True)[:3]
 
 
 def test_a_join_has_no_partials() -> None:

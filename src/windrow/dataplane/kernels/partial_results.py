@@ -32,7 +32,7 @@ class PartialWork:
         if not found:
             empty = stored_schema(self.plan.window).empty_table()
             found = [self.plan.partial(empty, kernel)]
-        return self.plan.merged(found)
+        return self.plan.merged(found, kernel)
 
 
 _KERNELS: dict[int, Kernel] = {}

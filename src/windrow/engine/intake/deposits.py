@@ -29,6 +29,7 @@ from windrow.dataplane.ingest.job import MicroBatch
 from windrow.dataplane.ingest.keeping import keep_gathered
 from windrow.dataplane.ingest.lines import with_places
 from windrow.dataplane.ingest.observed import lateness_after
+from windrow.dataplane.jobs import INGEST, in_pool
 from windrow.dataplane.jvm import Jvm
 from windrow.dataplane.kernels import KeepRequest, reported
 from windrow.dataplane.sources.bad_files import bad_file
@@ -77,6 +78,7 @@ class Depositor:
         self._trials = Trials(journal)
         self._oversized = OversizedCounts()
 
+    @in_pool(INGEST)
     def deposit(
         self,
         stream: StreamState,

@@ -12,6 +12,7 @@ from windrow.dataplane.jobs import JobGroup
 from windrow.engine.isolation.interface import OneTimeRead, PinnedVersion
 from windrow.engine.isolation.partials import KeptPartials
 from windrow.errors import ResultLimitError
+from windrow.operators.tables.permit import Permit
 from windrow.plan.nodes import ROW_NUM
 from windrow.schedulers.history import Isolation
 from windrow.schedulers.transactions.interface import CommitQuery
@@ -104,6 +105,8 @@ class AskedQuery:
         self.lengths: dict[str, int | None] = {}
         """Its sources, and how long its window over each is."""
         self.jobs = JobGroup()
+        self.permit = Permit(terms.max_partial_bytes)
+        """What its reads hold, in their threads."""
         self.thread = threading.get_ident()
         self.begun_s = time.monotonic() if terms.begun_s is None else terms.begun_s
         self.name = f"Q{number}"

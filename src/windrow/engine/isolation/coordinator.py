@@ -265,13 +265,14 @@ class Coordinator:
         )
 
     def _give_up(self, asked: AskedQuery, error: BaseException) -> bool:
-        """End a query with an error; whether it had not ended before. A read in progress goes on, for nothing."""
+        """End a query with an error; whether it had not ended before. A read in progress is stopped: it ends soon."""
         with self._lock:
             if asked.is_over:
                 return False
             self._withdraw(asked)
             self._over(asked, None, error)
-        asked.jobs.cancel()
+        asked.permit.withdraw()
+        asked.jobs.end()
         self._release_loose()
         return True
 
@@ -444,7 +445,8 @@ class Coordinator:
         try:
             if is_current:
                 asked.jobs.join(SNAPSHOTS)
-                found = self._read(asked, panes)
+                with asked.permit.held():
+                    found = self._read(asked, panes)
         except BaseException as error:
             failure = error
         with self._lock:
@@ -540,8 +542,9 @@ class Coordinator:
         try:
             assert asked.committed is not None
             asked.jobs.join(SNAPSHOTS)
-            version = self._version(asked, asked.committed.instant)
-            table = asked.terms.check_result(asked.read.answer(asked.partials.values, version))
+            with asked.permit.held():
+                version = self._version(asked, asked.committed.instant)
+                table = asked.terms.check_result(asked.read.answer(asked.partials.values, version))
         except BaseException as error:
             failure = error
         with self._lock:

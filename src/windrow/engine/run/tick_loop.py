@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Generic, Protocol, TypeVar
 
+from windrow.dataplane.jobs import TICKS, stay_in_pool
 from windrow.engine.ticks.couriers import caller
 from windrow.errors import StateError
 
@@ -58,6 +59,7 @@ class TickLoop(Generic[T]):
             error: BaseException | None = None
             started_s = time.monotonic()
             try:
+                stay_in_pool(TICKS)
                 self._tick(stream)
             except BaseException as caught:
                 error = caught

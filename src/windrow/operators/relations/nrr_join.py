@@ -28,6 +28,7 @@ from windrow.operators.relations.table_scan import TableRows, renamed
 from windrow.operators.scan import table_of
 from windrow.operators.tables.edges import COUNT, Edge
 from windrow.operators.tables.kernel import Kernel, naive, types_of
+from windrow.operators.tables.permit import permit_of_thread
 from windrow.operators.tables.prefilter import maybe_among
 from windrow.operators.tables.rows import hashed, normal, taken
 from windrow.operators.ticks import TS
@@ -61,6 +62,8 @@ def nrr_join(node: NrrJoin, edge: Edge, table: TableRows | None, batch: TickBatc
         left = left.append_column(TS, edge.rows.column(TS))
         right = right.append_column(ENTER, found.rows.column(ENTER)).append_column(LEAVE, found.rows.column(LEAVE))
     pairs = kernel.query(_sql(node, found.is_timed, kernel), left=left, right=right)
+    for one in (edge.rows, found.rows):
+        permit_of_thread().allow_rows(pairs.num_rows, one)
     new = edge.rows.take(pairs.column("l"))
     met = found.rows.select(names).take(pairs.column("t"))
     columns = {name: new.column(name) for name in new.column_names} | {name: met.column(name) for name in names}

@@ -1,6 +1,7 @@
 """Parts of a plan that are evaluated once, run of panes by run of panes: partial results, and how they are merged.
 
-A selection gives its rows; a group-by gives cells, one per group and counted value, which are merged by their keys.
+A selection gives its rows, below LIMIT the first of them, below DISTINCT one of each; a group-by gives cells, one per
+group and counted value, which are merged by their keys.
 What stands above is evaluated over the merged result. Everything else needs all tuples at once.
 """
 
@@ -23,8 +24,9 @@ from windrow.operators.selection import select
 from windrow.operators.state import ROOT
 from windrow.operators.tables.edges import Edge
 from windrow.operators.tables.kernel import Kernel
-from windrow.operators.tables.rows import numbered
+from windrow.operators.tables.rows import numbered, taken
 from windrow.operators.ticks import EXP, NEVER, TS, DueTicks
+from windrow.operators.top_rows import first_of
 from windrow.plan.algebra.nodes import Distinct, Filter, GroupBy, Node, Project, StreamWindow, TopRows
 from windrow.synopses.cells.cells import fold_of, to_columns
 
@@ -33,10 +35,22 @@ LIFETIME = [TS, EXP]
 
 @dataclass(frozen=True)
 class PartialPlan:
-    """The part of a plan that is evaluated over runs of panes: the node whose output is merged, and its path."""
+    """The part of a plan that is evaluated over runs of panes: the node whose output is merged, and its path.
+    `above` stands above a selection and needs few of its rows: partial results have those alone."""
 
     node: Node
     path: str
+    above: TopRows | Distinct | None = None
+
+    @property
+    def reduces(self) -> bool:
+        """Whether a partial result is smaller than the rows that it is of."""
+        return isinstance(self.node, GroupBy) or self.above is not None
+
+    @property
+    def is_answer(self) -> bool:
+        """Whether each row of the partial results is one of the answer."""
+        return self.path == ROOT and not self.reduces
 
     @property
     def window(self) -> StreamWindow:
@@ -51,14 +65,23 @@ class PartialPlan:
         if isinstance(self.node, GroupBy):
             below = _chain(self.node.input, rows, kernel).rows
             return partial_cells(calls_of(self.node), below, kernel)
-        return _chain(self.node, rows, kernel).rows.drop_columns(LIFETIME)
+        return self._needed(_chain(self.node, rows, kernel).rows.drop_columns(LIFETIME), kernel)
 
-    def merged(self, partials: Sequence[pa.Table]) -> pa.Table:
+    def merged(self, partials: Sequence[pa.Table], kernel: Kernel) -> pa.Table:
         """Partial results as one, of the same form."""
         if len(partials) == 1:
             return partials[0]
         every = pa.concat_tables(partials)
-        return _merged(self.node, every) if isinstance(self.node, GroupBy) else every
+        return _merged(self.node, every) if isinstance(self.node, GroupBy) else self._needed(every, kernel)
+
+    def _needed(self, rows: pa.Table, kernel: Kernel) -> pa.Table:
+        """The rows of a selection of which what is above makes the same as of all."""
+        if isinstance(self.above, TopRows):
+            return first_of(self.above, rows, kernel)
+        if isinstance(self.above, Distinct):
+            _, firsts = numbered([rows.column(column.sql) for column in self.above.schema], rows.num_rows)
+            return taken(rows, firsts)
+        return rows
 
     def output(self, merged: pa.Table, due: DueTicks, kernel: Kernel) -> Edge:
         """The output of the node at the one due tick, from the merged result."""
@@ -70,16 +93,19 @@ class PartialPlan:
         return Edge(pa.table(columns), self.node.schema)
 
 
-def partial_plan(root: Node) -> PartialPlan | None:
+def partial_plan(root: Node, top: TopRows | None = None) -> PartialPlan | None:
     """The part of a plan that is evaluated over runs of panes; None if all tuples are needed at once. The plan reads
-    one window of a stream by time."""
+    one window of a stream by time. `top`: of its rows, only the first are asked for."""
     node, path = root, ROOT
+    above: Node | None = top
     while True:
-        if _is_chain(node) or (isinstance(node, GroupBy) and _is_chain(node.input)):
+        if _is_chain(node):
+            return PartialPlan(node, path, above if isinstance(above, TopRows | Distinct) else None)
+        if isinstance(node, GroupBy) and _is_chain(node.input):
             return PartialPlan(node, path)
         if not isinstance(node, Filter | Project | Distinct | TopRows | GroupBy):
             return None
-        node, path = node.input, f"{path}.0"
+        node, path, above = node.input, f"{path}.0", node
 
 
 def _is_chain(node: Node) -> bool:

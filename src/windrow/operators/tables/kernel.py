@@ -15,8 +15,9 @@ from sqlglot import exp
 from windrow.cql.bounds.guards import guarded
 from windrow.cql.final.sql import finalize
 from windrow.cql.final.types import DOUBLE, Final
-from windrow.errors import ExecutionError, first_line
+from windrow.errors import ExecutionError, ResultLimitError, first_line
 from windrow.operators.tables.key_index import KeyIndexes
+from windrow.operators.tables.permit import Permit, permit_of_thread
 from windrow.plan.algebra.nodes import PlanColumn, columns_in
 from windrow.types import SqlType
 
@@ -26,6 +27,9 @@ Column = TypeVar("Column", pa.Array, pa.ChunkedArray)
 _INFINITIES = {"Infinity": "__above", "-Infinity": "__below"}
 MOST_TEXTS = 10_000
 """The most expressions whose SQL is remembered."""
+
+BATCH_ROWS = 1 << 17
+"""So many rows of a result are counted at a time, where it is bounded."""
 
 
 class Kernel:
@@ -49,12 +53,21 @@ class Kernel:
 
     def query(self, sql: str, **tables: pa.Table) -> pa.Table:
         """The result of a statement over tables. Pass times without a zone: see `naive`."""
-        connection = self._connection()
+        connection, permit = self._connection(), permit_of_thread()
         for name, table in tables.items():
             connection.register(name, table)
         try:
-            return connection.sql(sql).to_arrow_table()
-        except duckdb.Error as error:
+            if permit.most_bytes is None:
+                return connection.sql(sql).to_arrow_table()
+            with permit.executing(connection.interrupt):
+                return _permitted(connection.sql(sql), permit)
+        except (duckdb.Error, OSError) as error:  # a result that is read in batches fails with an OSError
+            permit.check()
+            if isinstance(error, duckdb.OutOfMemoryException):
+                raise ResultLimitError(
+                    f"this query takes more memory than there is for it: {first_line(error)}",
+                    remedy="Ask for fewer rows or columns (WHERE, a shorter window).",
+                ) from error
             raise ExecutionError(f"an expression of the query failed: {first_line(error)}") from error
         finally:
             for name in tables:
@@ -117,6 +130,17 @@ class Kernel:
             found.execute(f"SET VARIABLE max_value_bytes = {most}")
             self._local.most = most
         return found
+
+
+def _permitted(found: duckdb.DuckDBPyRelation, permit: Permit) -> pa.Table:
+    """A result, whose bytes are counted while it grows."""
+    batches, nbytes = list[pa.RecordBatch](), 0
+    with found.to_arrow_reader(BATCH_ROWS) as reader:
+        for batch in reader:
+            batches.append(batch)
+            nbytes += batch.nbytes
+            permit.allow(nbytes)
+    return pa.Table.from_batches(batches, reader.schema)
 
 
 def types_of(*schemas: Sequence[PlanColumn]) -> dict[str, SqlType]:

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from windrow.operators.tables.permit import permit_of_thread
 from windrow.operators.tables.rows import numbered
 from windrow.operators.ticks import Points
 from windrow.synopses.cells.arrays import Mask
@@ -38,6 +39,10 @@ class JoinResults:
     rows: tuple[Points, ...]
     births: Points
     ends: tuple[Points, ...]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(one.nbytes for one in (*self.rows, self.births, *self.ends))
 
 
 def key_numbers(inputs: Sequence[Sequence[pa.Array]], null_safe: Sequence[bool] = ()) -> list[Points]:
@@ -85,12 +90,14 @@ def new_results(inputs: Sequence[JoinSide]) -> JoinResults:
     """The results of which a row is new, each once: from its first new row."""
     count = max((int(one.numbers.max()) + 1 for one in inputs if one.numbers.size), default=0)
     indexes = [_Index.of(one, count) for one in inputs]
-    found = list[JoinResults]()
+    found, nbytes, permit = list[JoinResults](), 0, permit_of_thread()
     for i, one in enumerate(inputs):
         order = probing_order(i, len(inputs))
         new = one.old + np.flatnonzero(one.numbers[one.old :] >= 0)
         begin = JoinResults((new,), one.births[new], tuple(end[new] for end in one.ends))
         for met in _probed(begin, one.numbers[new], [(inputs[j], indexes[j], j > i) for j in order[1:]]):
+            nbytes += met.nbytes
+            permit.allow(nbytes)
             found.append(replace(met, rows=tuple(met.rows[order.index(j)] for j in range(len(inputs)))))
     nothing = np.zeros(0, np.int64)
     return _all([JoinResults((nothing,) * len(inputs), nothing, tuple(nothing for _ in inputs[0].ends)), *found])
@@ -122,6 +129,7 @@ def _probed(met: JoinResults, numbers: Points, others: Sequence[Other]) -> Itera
     counts = (index.every if is_every else index.old)[numbers]
     ends = np.cumsum(counts)
     for lo, hi in _slices(ends):
+        permit_of_thread().check()
         some, before = counts[lo:hi], ends[lo] - counts[lo]
         first = index.starts[numbers[lo:hi]] - (ends[lo:hi] - some - before)
         partners = index.rows[np.repeat(first, some) + np.arange(ends[hi - 1] - before)]

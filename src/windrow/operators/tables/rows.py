@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from windrow.operators.tables.permit import permit_of_thread
 from windrow.operators.ticks import Points
 from windrow.synopses.cells.arrays import Mask
 from windrow.synopses.cells.buckets import Words, hashes_of
@@ -186,6 +187,7 @@ def taken(table: pa.Table, rows: Points | Mask) -> pa.Table:
     """The rows at these indices, or where a mask is true."""
     if rows.dtype == bool:
         return table if rows.all() else table.filter(pa.array(rows))
+    permit_of_thread().allow_rows(rows.size, table)
     return table.take(pa.array(rows))
 
 

@@ -206,7 +206,9 @@ class Asking:
         )
 
     def _tasked_read(self, read: DriverRead) -> DriverRead:
-        return TaskedRead(read, PartialJobs(self._state.spark), self._settings().integer("max_value_bytes"))
+        settings = self._settings()
+        most = settings.integer("max_value_bytes"), settings.integer("max_result_rows")
+        return TaskedRead(read, PartialJobs(self._state.spark), *most)
 
     # -- answering -----------------------------------------------------------------------------
 

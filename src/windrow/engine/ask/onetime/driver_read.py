@@ -58,12 +58,13 @@ class DriverRead(WindowedRead):
         self.optimized = optimized
         plan = optimized.plan
         super().__init__(AskedWindows(plan.windows, plan.point, plan.step), sources, text, pinning, kernel)
-        root, self._limit = _without_limit(plan)
+        root, top = _without_limit(plan)
+        self._limit = None if top is None else top.limit
         self._once = replace(plan, root=_as_windows(root))
         read = [node for node in walk(plan.root) if isinstance(node, Window | TableScan)]
         self._tables = [node if isinstance(node, TableScan) else None for node in read]
         self._answered: tuple[list[weakref.ref[pa.Table]], pa.Table] | None = None
-        self.partial = None if len(read) != 1 or any(self._tables) else partial_plan(root)
+        self.partial = None if len(read) != 1 or any(self._tables) else partial_plan(root, top)
         """The part of the plan that is evaluated over runs of panes; None: all tuples are needed at once."""
 
     @property
@@ -106,7 +107,7 @@ class DriverRead(WindowedRead):
             found = list(partials) or (
                 list(self.partials([PaneRange(0, lo, hi)], at)) if lo < hi else [self._partial_of_none()]
             )
-            merged = self.partial.merged(found)
+            merged = self.partial.merged(found, self.kernel)
             return self.evaluated({}, {self.partial.path: self.partial.output(merged, self.due(at), self.kernel)}, at)
         windows, inputs = count(), dict[int, StreamRows]()
         for i, table in enumerate(self._tables):
@@ -150,12 +151,11 @@ class DriverRead(WindowedRead):
         return StreamRows(pa.table(born | {one.column.sql: rows.column(one.name) for one in scan.columns}))
 
 
-def _without_limit(plan: ContinuousPlan) -> tuple[Node, int | None]:
-    """The root without ORDER BY and LIMIT, and the limit: of one relation, the first rows are those of its sorted
-    rows."""
+def _without_limit(plan: ContinuousPlan) -> tuple[Node, TopRows | None]:
+    """The root without ORDER BY and LIMIT, and these: of one relation, the first rows are those of its sorted rows."""
     root = plan.root
     if isinstance(root, TopRows) and root.order and root.order == plan.order:
-        return root.input, root.limit
+        return root.input, root
     return root, None
 
 

@@ -18,10 +18,9 @@ from windrow.dataplane.window_frames import collected, question_frame
 from windrow.engine.ask.finished_tables import FinishedTables, columns_named, named_tables, view_name
 from windrow.engine.ask.onetime.pinning import AskedWindows, Pinning, bounds_at
 from windrow.engine.ask.onetime.sources import AskedSources, is_window
-from windrow.engine.ask.onetime.windowed_read import WindowedRead
+from windrow.engine.ask.onetime.windowed_read import WindowedRead, too_many_rows
 from windrow.engine.isolation.interface import Partial, PinnedVersion
 from windrow.engine.kept.retention import plain_column
-from windrow.errors import ResultLimitError
 from windrow.operators.tables.kernel import Kernel
 from windrow.plan.algebra.nodes import PlanColumn, RowsWindow, StreamColumn, StreamWindow, Window
 from windrow.plan.continuous.clocks import PlanClock, SourceOf, clock_over, window_on
@@ -74,10 +73,7 @@ class SparkRead(WindowedRead):
             return collected(self.frame(at))
         found = collected(self.frame(at), self._max_rows + 1)
         if found.num_rows > self._max_rows:
-            raise ResultLimitError(
-                f"the answer has more than {self._max_rows:,} rows, which is max_result_rows",
-                remedy="Ask for less (LIMIT, WHERE, an aggregate), or SET max_result_rows.",
-            )
+            raise too_many_rows(self._max_rows)
         return found
 
     def frame(self, at: PinnedVersion) -> Any:

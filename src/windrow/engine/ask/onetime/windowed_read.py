@@ -12,7 +12,7 @@ from windrow.engine.ask.onetime.reading import last_rows, may_lack_rows
 from windrow.engine.ask.onetime.sources import AskedSources
 from windrow.engine.isolation.interface import DRIVER_ROWS, PaneRange, Partial, PinnedVersion, ReadWindow
 from windrow.engine.plans.query import kept_columns
-from windrow.errors import SpanError
+from windrow.errors import ResultLimitError, SpanError
 from windrow.operators.tables.kernel import Kernel
 from windrow.plan.algebra.nodes import RowsWindow
 
@@ -97,3 +97,11 @@ class WindowedRead:
             f"from number {first:,} on",
             remedy=f"Ask for [ROWS {max(found.num_rows, 1)}], or create the stream with a longer RETAIN.",
         )
+
+
+def too_many_rows(most: int) -> ResultLimitError:
+    """The error of an answer that has more rows than it may."""
+    return ResultLimitError(
+        f"the answer has more than {most:,} rows, which is max_result_rows",
+        remedy="Ask for less (LIMIT, WHERE, an aggregate), or SET max_result_rows.",
+    )
