@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from support.matrix import AXES, Variation, is_full, pairwise, variations_for
-from support.runner import plan_rules, run_on_engine, run_on_oracle
+from support.runner import EngineBackend, plan_rules, run_on_engine, run_on_oracle
 from support.test_file import Statement, TestFile, read_test_file
 
 from windrow.plan.sketched import HAS_SKETCHES
@@ -98,6 +98,18 @@ def test_restore_by_other_strategies(path: Path, execution: str, home: str, spar
     """What no tick sees is reported by every strategy; the sample of the matrix may omit one."""
     variation = Variation(plan_home=home, restart=home == "driver", execution=execution)
     run_on_engine(read_test_file(path), spark, tmp_path / "state", variation)
+
+
+BY_STRATEGY = [("negative", "not_exists"), ("negative", "outer_join"), ("direct", "distinct_join"), ("direct", "now")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("execution", "name"), BY_STRATEGY)
+def test_files_run_by_their_strategy(execution: str, name: str, spark: Any, tmp_path: Path) -> None:
+    """What a strategy refuses runs by the default one, so a file may run without it. These do run by it."""
+    test = read_test_file(CQL / "continuous" / f"{name}.test")
+    run = run_on_engine(test, spark, tmp_path / "state", Variation(execution=execution))
+    assert isinstance(run.backend, EngineBackend) and run.backend.refused == []
 
 
 @pytest.mark.slow

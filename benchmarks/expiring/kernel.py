@@ -24,7 +24,7 @@ from windrow.operators import state as plan_states
 from windrow.operators.advance import advance
 from windrow.operators.layouts.calendar import Calendar
 from windrow.operators.layouts.choosing import relaid
-from windrow.operators.layouts.live import LEAVE, _changed, _netted, live_calendar, live_table
+from windrow.operators.layouts.live import LEAVE, after_changes, live_calendar, live_table, net_changes
 from windrow.operators.layouts.row_list import RowList
 from windrow.operators.layouts.steps import StateTable
 from windrow.operators.scan import StreamRows, needs_history
@@ -83,7 +83,7 @@ class Answer:
     def add(self, edge: Edge, due: DueTicks) -> None:
         """Apply what a batch changes, and drop what has expired."""
         if edge.is_strict:
-            self.table, _ = _changed(self.table, "", _netted(edge, due), edge, due, True)
+            self.table, _ = after_changes(self.table, "", net_changes(edge, due), edge, due, True)
             return
         assert isinstance(self.table, Calendar | RowList)
         leave = due.first_above(longs(edge.rows.column(EXP)))

@@ -33,23 +33,34 @@ QUERIES = {
     "counted": "SELECT k, COUNT(*) AS n FROM a [RANGE 100] GROUP BY k",
     "nested": "SELECT m.k, x FROM a [RANGE 100] AS m JOIN (SELECT DISTINCT k FROM b [RANGE 60]) AS d ON m.k = d.k",
 }
-DIRECT = {
-    "listed": "SELECT DISTINCT a.k, b.x FROM a [RANGE 100] JOIN b [RANGE 60] ON a.k = b.k",
+OTHERS = {
+    "outer_": "SELECT a.k, a.x, b.x AS y FROM a [RANGE 100] FULL JOIN b [RANGE 60] ON a.k = b.k AND a.x < b.x",
+    "named": "SELECT a.k, a.x, name FROM a [RANGE 100] JOIN names ON a.k = names.k",
+    "restored": "SELECT ISTREAM RESTORE(a.k, b.x) FROM a [RANGE 100] JOIN b [RANGE 60] ON a.k = b.k",
 }
-SHORTEST = {"weakest": 100, "short": 8, "counted": 100}
+BY_STRATEGY = {
+    "direct": {"listed": "SELECT DISTINCT a.k, b.x FROM a [RANGE 100] JOIN b [RANGE 60] ON a.k = b.k"},
+    "negative": {
+        "signed": "SELECT a.k, a.x, b.x AS y FROM a [RANGE 100] JOIN b [RANGE 60] ON a.k = b.k",
+        "without": "SELECT k, x FROM a [RANGE 100] WHERE NOT EXISTS (SELECT 1 FROM b [RANGE 60] WHERE b.k = a.k)",
+    },
+}
+IN_SPARK = {"direct": BY_STRATEGY["direct"], "upa": QUERIES}
+IN_DRIVER = {**BY_STRATEGY, "upa": {**QUERIES, **OTHERS}}
+SHORTEST = {"weakest": 100, "short": 8, "counted": 100, "named": 100}
 """The shortest windows of queries, of the others 60."""
 
 
-def created(wr: windrow.Windrow, step: int) -> None:
+def created(wr: windrow.Windrow, step: int, by_strategy: dict[str, dict[str, str]]) -> None:
     for name in ("a", "b"):
         columns = "(t BIGINT, k STRING, x INT)"
         wr.sql(f"CREATE STREAM {name} {columns} FROM memory TIMESTAMP BY t TICK {step} PUNCTUATE ORDERED")
-    for name, text in QUERIES.items():
-        wr.sql(f"CREATE QUERY {name} AS {text}")
-    wr.sql("SET execution = 'direct'")
-    for name, text in DIRECT.items():
-        wr.sql(f"CREATE QUERY {name} AS {text}")
-    wr.sql("SET execution = 'upa'")
+    wr.sql("CREATE TABLE names (k STRING PRIMARY KEY, name STRING) NON RETROACTIVE")
+    wr.sql("INSERT INTO names VALUES ('p', 'one'), ('q', 'two')")
+    for execution, queries in by_strategy.items():
+        wr.sql(f"SET execution = '{execution}'")
+        for name, text in queries.items():
+            wr.sql(f"CREATE QUERY {name} AS {text}")
 
 
 def gone(changes: pa.Table) -> Iterator[int]:
@@ -85,7 +96,7 @@ def blocks(table: StateTable) -> Iterator[pa.Table]:
 
 def check(wr: windrow.Windrow, step: int) -> None:
     """All that is on record, and in memory."""
-    for name in (*QUERIES, *DIRECT):
+    for name in wr.queries:
         query = wr._engine.plans.query(name)
         tick = query.progress.ticked
         if tick is None:
@@ -146,7 +157,7 @@ def run(open_state: Open, seed: int, count: int, step: int, home: str) -> None:
     rng, since = random.Random(seed), 0
     options = {"plan_home": home, "retained_changes": 0}
     wr = open_state(**options)
-    created(wr, step)
+    created(wr, step, IN_SPARK if home == "spark" else IN_DRIVER)
     for upto, is_loud in batches(rng, count, step):
         if is_loud:
             deposit(wr, rng, since, upto)

@@ -11,9 +11,10 @@ import pytest
 import windrow
 from engine.conftest import Open
 from engine.plan_streams import JOIN, MICRO_BATCHES, A, B, lines, play, rows
-from windrow.errors import BindError, CatalogError, StateError
+from windrow.errors import BindError, CatalogError, StateError, UnsupportedError
 
 GROUPS = "SELECT k, COUNT(*) AS n, SUM(x) AS total FROM a [RANGE 10] GROUP BY k"
+SLIDING_JOIN = "SELECT a.k FROM a [RANGE 10 SLIDE 5] JOIN b [RANGE 10 SLIDE 5] ON a.k = b.k"
 
 
 @pytest.fixture
@@ -164,6 +165,9 @@ def test_what_a_sink_cannot_follow(ab: windrow.Windrow, tmp_path: Path) -> None:
 def test_refused(ab: windrow.Windrow) -> None:
     ab.sql(f"CREATE QUERY q AS {GROUPS}; CREATE STREAM d AS SELECT k, x FROM a [UNBOUNDED]")
     ab.sql("CREATE QUERY p AS SELECT k, COUNT(*) AS n FROM a [RANGE 10 SLIDE 5] GROUP BY k")
+    ab.sql(f"CREATE QUERY j AS {SLIDING_JOIN}; SET execution = 'negative'; CREATE QUERY n AS {GROUPS}")
+    ab.sql("SET execution = 'direct'; CREATE QUERY l AS SELECT k, x FROM a [RANGE 10]; SET execution = 'upa'")
+    ab.sql("CREATE STREAM c (t BIGINT, k STRING) FROM memory TIMESTAMP BY t TICK 3 PUNCTUATE ORDERED")
     ab.deposit("a", [(1, "u", 1), (5, "u", 3)])
     cases = (
         ("q", "SELECT k, COUNT(*) AS n FROM a [RANGE 10 SLIDE 5] GROUP BY k", CatalogError, "is continuous, and"),
@@ -172,10 +176,24 @@ def test_refused(ab: windrow.Windrow) -> None:
         ("d", GROUPS, CatalogError, "is a derived stream"),
         ("q", JOIN, StateError, "stream 'b' of the new one has no tuple yet"),
         ("q", "SELECT nothing FROM a [RANGE 5]", BindError, "nothing"),
+        ("p", SLIDING_JOIN, CatalogError, "answers windows as another kind of query does"),
+        (
+            "j",
+            "SELECT k, COUNT(*) AS n FROM a [RANGE 10 SLIDE 5] GROUP BY k",
+            CatalogError,
+            "another kind of query does",
+        ),
+        ("n", GROUPS, UnsupportedError, "only state of execution = 'upa' is carried over"),
+        ("l", "SELECT k, x FROM a [RANGE 7]", UnsupportedError, "only state of execution = 'upa' is carried over"),
+        ("q", "SELECT k FROM c [RANGE 10]", StateError, "has ticked at 5, which is no tick of the new one"),
     )
     for name, text, kind, message in cases:
         with pytest.raises(kind, match=message):
             ab.sql(f"CREATE OR REPLACE QUERY {name} AS {text}")
+    ab.sql("SET execution = 'negative'")
+    with pytest.raises(UnsupportedError, match="only state of execution = 'upa'"):
+        ab.sql(f"CREATE OR REPLACE QUERY q AS {GROUPS}")
+    ab.sql("SET execution = 'upa'")
     assert rows(ab.queries["q"].view()) == [("u", 1, 1)], "the old query is as it was"
     ab.sql("CREATE OR REPLACE QUERY fresh AS SELECT k FROM a [RANGE 3]")
     assert "fresh" in ab.queries

@@ -47,6 +47,9 @@ def test_rows_of_every_kind(wr: windrow.Windrow) -> None:
     assert table.delete(["a", "zz"]) == 1 and len(table) == 3
     assert list(wr.tables) == ["hosts"] and wr.tables["HOSTS"].arrow().num_rows == 3
     assert table.pandas().shape == (3, 4)
+    with pytest.raises(SourceError, match="takes a DataFrame that is not a stream") as caught:
+        table.upsert(wr.spark.readStream.format("rate").load())
+    assert "FROM STREAM" in (caught.value.remedy or "")
     with pytest.raises(KeyError):
         wr.tables["other"]
 
@@ -61,6 +64,18 @@ def test_load(wr: windrow.Windrow, tmp_path: Path, form: str) -> None:
     wr.sql(f"LOAD INTO hosts FROM '{tmp_path / 'files'}' FORMAT {form}")
     found = [(row["ip"], row["site"], row["n"]) for row in wr.table("hosts").rows()]
     assert found == [("a", "Bern", 7), ("b", None, None), ("z", "kept", None)]
+
+
+def test_load_without_a_header(wr: windrow.Windrow, tmp_path: Path) -> None:
+    """Columns are taken in their order; the end of a path says how a file is separated, and options say more."""
+    wr.sql(HOSTS)
+    (tmp_path / "some.tsv").write_text("a\tBern, CH\t7\t2026-01-01 00:00:00\nb\t-\t\t\n")
+    wr.sql(f"LOAD INTO hosts FROM '{tmp_path / 'some.tsv'}' OPTIONS (header 'false', nullValue '-')")
+    found = [(row["ip"], row["site"], row["n"], row["at"] is None) for row in wr.table("hosts").rows()]
+    assert found == [("a", "Bern, CH", 7, False), ("b", None, None, True)]
+    (tmp_path / "few.tsv").write_text("c\tBasel\n")
+    with pytest.raises(SourceError, match="have no column 'n'"):
+        wr.sql(f"LOAD INTO hosts FROM '{tmp_path / 'few.tsv'}' OPTIONS (header 'false')")
 
 
 def test_load_refuses_what_does_not_fit(wr: windrow.Windrow, tmp_path: Path) -> None:

@@ -201,7 +201,7 @@ class Grammar:
             return self._table_source(alias)
         kind = self._one(
             *("stream", "stream", "stream", "stream", "filter", "distinct", "distinct", "union", "internal", "istream"),
-            *("group", "top", "except", "negated", "outer"),
+            *("group", "top", "except", "negated", "outer", *(["enriched"] if self.nrrs else [])),
         )
         if kind == "stream":
             return f"{self.stream()} {self.window()} AS {alias}"
@@ -223,6 +223,10 @@ class Grammar:
             where = f"{self._one('NOT ', 'NOT ', '')}EXISTS (SELECT 1 FROM {self.stream()} {self.window()} AS m "
             where += f"WHERE m.k = n.k{self._one('', '', ' AND m.x < n.x')})"
             return f"(SELECT k, g, x FROM {self.stream()} {self.window()} AS n WHERE {where}) AS {alias}"
+        if kind == "enriched":
+            source = f"{self.stream()} {self.window(counts=False)} AS m"
+            joined = f"{source} {self._one('', 'LEFT ')}JOIN {self._one(*self.nrrs)} AS n ON m.k = n.k"
+            return f"(SELECT m.k, n.g, n.x FROM {joined}) AS {alias}"
         if kind in ("group", "top"):
             return f"({self._withdrawn(kind)}) AS {alias}"
         if kind == "internal":
@@ -403,7 +407,11 @@ class Grammar:
         listed = "a.k AS c0, a.x AS c1, n.x AS c2"
         kinds = ["SELECT {}", "SELECT {}", "SELECT DISTINCT {}"]
         kinds += [] if self.slide is not None else ["SELECT ISTREAM({})", "SELECT ISTREAM RESTORE({})"]
-        kind = self._one(*kinds, "group")
+        kind = self._one(*kinds, "group", "where")
+        if kind == "where":
+            no, source, more = self._one("", "NOT ", "NOT "), self.source("z"), self._one("", " AND z.x < n.x")
+            exists = f"{no}EXISTS (SELECT 1 FROM {source} WHERE z.k = a.k{more})"
+            return f"SELECT {listed} {text} WHERE {self._one(exists, f'n.x {no}IN (SELECT z.x FROM {source})')}"
         if kind == "group":
             return f"SELECT n.g AS c0, COUNT(*) AS n0, MAX(a.x) AS n1 {text} GROUP BY n.g"
         return f"{kind.format(listed)} {text}"

@@ -219,6 +219,8 @@ class EngineBackend:
             self._settings["ask_home"] = variation.asked
         if variation.tables == "bucketed":
             self._settings["broadcast_table_bytes"] = "0 B"
+        self.refused: list[str] = []
+        """The statements that the strategy of the variation refused, and so ran by the default one."""
         self.engine = self._open()
 
     def _open(self) -> Any:
@@ -233,6 +235,7 @@ class EngineBackend:
         except UnsupportedError as error:
             if not error.message.startswith("execution ="):
                 raise
+            self.refused.append(text)
             self.engine.sql("SET execution = 'upa'")
             self.engine.sql(text)
             self.engine.sql(f"SET execution = '{self._variation.execution}'")
@@ -642,6 +645,7 @@ def run_on_oracle(test: TestFile, spark: Any) -> Run:
 
 
 def run_on_engine(test: TestFile, spark: Any, state_dir: Path, variation: Variation) -> Run:
+    """`refused` of the run's backend, which is printed as well (`pytest -rP`), did not run by the variation's strategy."""
     clock = ManualClock(START)
     backend = EngineBackend(spark, clock, state_dir, variation)
     run = Run(test, backend, clock, variation)
@@ -650,6 +654,9 @@ def run_on_engine(test: TestFile, spark: Any, state_dir: Path, variation: Variat
             run.run()
     finally:
         backend.close()
+    if variation.execution != "upa":
+        created = sum(isinstance(one, Statement) and "CREATE QUERY" in one.text.upper() for one in test.commands)
+        print(f"by execution = '{variation.execution}': all but {len(backend.refused)} of {created} CREATE QUERY")
     return run
 
 

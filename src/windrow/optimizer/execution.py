@@ -18,7 +18,6 @@ from windrow.plan.algebra.nodes import (
     NrrJoin,
     OutputWindow,
     StreamWindow,
-    Window,
     WindowExpiry,
     walk,
 )
@@ -43,7 +42,7 @@ def executed(plan: ContinuousPlan, execution: str) -> ContinuousPlan:
     if execution == NEGATIVE:
         _refuse_negative(plan)
         return replace(plan, root=rewritten(plan.root, _with_negative_tuples))
-    _refuse_direct(annotate(plan))
+    _refuse_direct(plan)
     return replace(plan, root=rewritten(plan.root, _with_lists))
 
 
@@ -70,32 +69,35 @@ def _without_reuse(node: Node) -> Node:
 
 
 def _refuse_negative(plan: ContinuousPlan) -> None:
+    why = _why_not_negative(plan)
+    if why is not None:
+        raise UnsupportedError(f"execution = 'negative' withdraws every row that expires, and {why}", remedy=_REMEDY)
+
+
+def _why_not_negative(plan: ContinuousPlan) -> str | None:
     for node in walk(plan.root):
         if isinstance(node, StreamWindow | OutputWindow) and node.lifetime.internal:
-            raise UnsupportedError(
-                "execution = 'negative' withdraws every row that expires, and results over an INTERNAL window stay",
-                remedy=_REMEDY,
-            )
+            return "results over an INTERNAL window stay"
         if isinstance(node, NrrJoin):
-            raise UnsupportedError(
-                "execution = 'negative' withdraws every row that expires, and a join with a NON RETROACTIVE table "
-                "cannot take results back: the table may have changed since",
-                remedy=_REMEDY,
-            )
+            return "a join with a NON RETROACTIVE table cannot take results back: the table may have changed since"
+    return None
 
 
-def _refuse_direct(one: Annotated) -> None:
-    if UpdatePattern.STR in (one.state, one.output):
+def _refuse_direct(plan: ContinuousPlan) -> None:
+    strict = _lowest_strict(annotate(plan))
+    if strict is not None:
         raise UnsupportedError(
             "execution = 'direct' finds expired rows by their exp, and rows of this query may be withdrawn before it: "
-            f"{one.why}",
-            remedy=f"{_REMEDY} Or SET execution = 'negative'.",
+            f"{strict.why}",
+            remedy=_REMEDY if _why_not_negative(plan) else f"{_REMEDY} Or SET execution = 'negative'.",
         )
-    if isinstance(one.node, NrrJoin) and any(isinstance(below, Window) for below in walk(one.node.table)):
-        raise UnsupportedError(
-            "execution = 'direct' cannot run a join with a table that a stream feeds, whose rows are replaced",
-            remedy=_REMEDY,
-        )
-    # The rows of a table are looked up, and never expire.
+
+
+def _lowest_strict(one: Annotated) -> Annotated | None:
+    """The operator that makes rows STR: the first that is so over inputs that are not. The table of a join with one
+    that is NON RETROACTIVE does not count: its rows are looked up, and never expire."""
     for below in one.inputs[:1] if isinstance(one.node, NrrJoin) else one.inputs:
-        _refuse_direct(below)
+        found = _lowest_strict(below)
+        if found is not None:
+            return found
+    return one if UpdatePattern.STR in (one.state, one.output) else None

@@ -25,7 +25,7 @@ from windrow.engine.state import StreamState
 from windrow.errors import CatalogError
 from windrow.logs import log_event
 from windrow.optimizer.pipeline import OptimizedPlan
-from windrow.plan.continuous import is_periodic_chain, refuse_unless_monotonic
+from windrow.plan.continuous import has_slide, is_periodic_chain, refuse_unless_monotonic
 from windrow.plan.nodes import Finalise
 from windrow.settings import spec_of
 
@@ -157,7 +157,7 @@ class Statements:
         if statement.or_replace and plans.has(statement.name) and is_chain:
             raise other_kind(statement.name, plans.query(statement.name).plan.periodic, is_chain)
         if statement.or_replace and is_known and not is_chain:
-            raise other_kind(statement.name, True, is_chain)
+            raise other_kind(statement.name, True, has_slide(statement.select))
         if plans.has(statement.name) or not (is_known or is_chain):
             if statement.or_replace and plans.has(statement.name):
                 query = self._changes.replace(statement, text, settings, sink)

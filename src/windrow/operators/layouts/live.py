@@ -105,29 +105,29 @@ def intervals(
     """All rows that are alive at `before` or at some due tick, or `only` some of those that were alive before: all with
     the values of a row that is withdrawn must be among them. `keep_forever`: lifetimes that never end are needed again.
     """
-    changes = _netted(edge, due)
+    changes = net_changes(edge, due)
     before = alive(state, due.before, live_schema(edge.schema), only)
-    table, parts = _changed(state, path, changes, edge, due, keep_forever)
+    table, parts = after_changes(state, path, changes, edge, due, keep_forever)
     return Lives(_paired(before, changes, edge.names, due), {path: table}, tuple(parts))
 
 
 def with_new(before: pa.Table, edge: Edge, due: DueTicks) -> pa.Table:
     """Rows that were alive, as in `live_schema`, and the new ones of an edge as intervals."""
-    return _paired(before, _netted(edge, due), edge.names, due)
+    return _paired(before, net_changes(edge, due), edge.names, due)
 
 
 def turnover(edge: Edge, path: str, state: StateTable | None, due: DueTicks, keep_forever: bool = True) -> Turnover:
     """What comes and goes by value at the due ticks: the changes, and what leaves at its EXP. A row that was withdrawn
     and its tombstone leave together and cancel, so nothing need be paired. `state` None: no row has a predicted end.
     """
-    changes = _netted(edge, due)
+    changes = net_changes(edge, due)
     rows, ticks, counts = changes.select(edge.names), longs(changes.column(TICK)), longs(changes.column(COUNT))
     if state is None:
         return Turnover(netted(made_at(rows, ticks, counts), edge.names), {}, ())
     leave = due.first_above(longs(changes.column(EXP)))
     soon = np.flatnonzero(leave <= due.upto)
     old = leaving(state, due, edge.schema)
-    table, parts = _changed(state, path, changes, edge, due, keep_forever)
+    table, parts = after_changes(state, path, changes, edge, due, keep_forever)
     flow = made_at(
         pa.concat_tables([rows, taken(rows, soon), old.select(edge.names)]),
         np.concatenate([ticks, leave[soon], longs(old.column(LEAVE))]),
@@ -136,7 +136,7 @@ def turnover(edge: Edge, path: str, state: StateTable | None, due: DueTicks, kee
     return Turnover(netted(flow, edge.names), {path: table}, tuple(parts))
 
 
-def _netted(edge: Edge, due: DueTicks) -> pa.Table:
+def net_changes(edge: Edge, due: DueTicks) -> pa.Table:
     changes = as_strict(edge, due).rows
     return netted(changes, edge.names) if edge.is_strict else changes
 
@@ -201,7 +201,7 @@ def _delta(changes: pa.Table, edge: Edge, due: DueTicks, keep_forever: bool) -> 
     return folded([EXP, *edge.names], taken(rows, stays).select(live_schema(edge.schema).names))
 
 
-def _changed(
+def after_changes(
     state: StateTable, path: str, changes: pa.Table, edge: Edge, due: DueTicks, keep_forever: bool
 ) -> tuple[StateTable, list[StatePart]]:
     """The state after a batch, and what must be durable."""

@@ -27,6 +27,12 @@ def is_periodic_chain(select: exp.Expr) -> bool:
     return bool(window.pattr) or is_grouped(select)
 
 
+def has_slide(query: exp.Expr) -> bool:
+    """Whether a window of the query has a SLIDE, so that it answers windows. A wrong query may have only some."""
+    windows = (window_of(one) for one in query.find_all(exp.Table, exp.Subquery))
+    return any(window is not None and window.slide is not None for window in windows)
+
+
 def is_grouped(select: exp.Expr) -> bool:
     """Whether a SELECT has GROUP BY or an aggregate."""
     clauses = [select.args.get(name) for name in ("having", "order")]

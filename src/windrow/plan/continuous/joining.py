@@ -26,9 +26,10 @@ _Key = tuple[exp.Expr, exp.Expr]
 
 @dataclass
 class _Step:
-    """How an input joins those before it, and the conditions on the result."""
+    """How an input joins those before it, and the conditions on the result. `of_where`: by EXISTS or IN in WHERE."""
 
     kind: JoinKind = JoinKind.INNER
+    of_where: bool = False
     keys: list[_Key] = field(default_factory=list)
     null_safe: list[bool] = field(default_factory=list)
     conditions: list[exp.Expr] = field(default_factory=list)
@@ -47,9 +48,9 @@ class Joining:
         self._expressions = expressions
         self._steps: list[_Step] = [_Step()]
 
-    def join(self, kind: JoinKind) -> None:
+    def join(self, kind: JoinKind, of_where: bool = False) -> None:
         """The input that came last joins those before it."""
-        self._steps.append(_Step(kind))
+        self._steps.append(_Step(kind, of_where))
 
     def joined(self) -> None:
         """The conditions of the last join are complete: from here on, a side of an outer join may be NULL."""

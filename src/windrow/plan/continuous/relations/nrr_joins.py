@@ -1,8 +1,8 @@
-"""Joins with tables that are NON RETROACTIVE stand above all other joins of their FROM.
+"""Joins with tables that are NON RETROACTIVE stand above all other joins of their FROM, and below what WHERE asks.
 
 A result shows the table as of its own ts (Golab's dissertation, Definition 3.1), and that is the latest ts of its
 parts: so all of them must have met before. A condition that reads columns of such a table moves up to the join that
-brings them.
+brings them. EXISTS and IN of WHERE withdraw rows of FROM, so they stand above.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ Key = tuple[exp.Expr, exp.Expr]
 
 
 class JoinStep(Protocol):
-    """How an input joins those before it, and the conditions on the result."""
+    """How an input joins those before it, and the conditions on the result. `of_where`: by EXISTS or IN in WHERE."""
 
     kind: JoinKind
+    of_where: bool
     keys: list[Key]
     conditions: list[exp.Expr]
     above: list[exp.Expr]
@@ -50,7 +51,7 @@ class NrrJoins:
 
     def node(self) -> Node:
         """All inputs joined."""
-        others = [i for i in range(len(self._nodes)) if i not in self._tables]
+        others = [i for i, step in enumerate(self._steps) if i not in self._tables and not step.of_where]
         if not others:
             name = next(iter(self._tables.values()))
             raise UnsupportedError(
@@ -67,7 +68,10 @@ class NrrJoins:
                 whole = Filter(whole, exp.and_(*self._steps[i].above, copy=False))
         for i in self._tables:
             whole = self._with_table(whole, i)
-        return _filtered(whole, (*self._moved, *above))
+        whole = _filtered(whole, (*self._moved, *above))
+        for step, node in zip(self._steps, self._nodes, strict=True):
+            whole = self._joined(step, whole, node) if step.of_where else whole
+        return whole
 
     def _lifted(self, index: int) -> list[exp.Expr]:
         """Take the conditions that read such tables away from a step. Those of WHERE are returned."""

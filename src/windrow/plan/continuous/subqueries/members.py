@@ -53,7 +53,7 @@ class Members:
         inner_context = replace(self._context, around=Around(scope))
         inner = self._context.bind_inner(one.query.copy(), inner_context, index, not one.is_exists)
         scope.add_hidden(input_of_query(inner.relation, "", one.query, self._context))
-        self._joining.join(kind)
+        self._joining.join(kind, of_where=True)
         for condition in inner.conditions:
             self._joining.add_on(self._expressions.resolve(condition), "WHERE")
         if not one.is_exists:
