@@ -106,6 +106,23 @@ ROWS = max(len(values) ** 2 for values in VALUES.values())
 TYPES = {name: SqlType(kind) for *names, kind in VALUES for name in names}
 
 EXPRESSIONS = [
+    "contains(s, t)",
+    "startswith(s, t)",
+    "endswith(s, t)",
+    "locate(s, t)",
+    "instr(s, t)",
+    "position(s IN t)",
+    "trim(s)",
+    "trim(concat('  ', s, t, ' '))",
+    "ltrim(concat('  ', s, ' '))",
+    "rtrim(concat('  ', s, ' '))",
+    "datediff(dt, du)",
+    "datediff(ts, dt)",
+    "datediff(dt, us)",
+    "CASE WHEN right(t, 1) <> '\\\\' THEN s LIKE t END",
+    "CASE WHEN right(t, 1) <> '\\\\' THEN s LIKE concat(left(t, 1), '_%') END",
+    "CASE WHEN right(t, 1) <> '\\\\' THEN concat(s, t) LIKE concat('%', t) END",
+    "s LIKE concat('%', left(t, 1), '\\\\%_')",
     "i + j",
     "i - j",
     "i * j",
@@ -463,8 +480,11 @@ REFUSED = [
     ),
     *(
         "ts > 'x'",
-        "s LIKE t",
+        "s LIKE i",
         "s LIKE 'a\\\\b'",
+        "locate(s, t, 2)",
+        "contains(s, i)",
+        "datediff(s, dt)",
         "round(d, -1)",
         "round(d, i)",
         "round(f)",
@@ -476,7 +496,7 @@ REFUSED = [
         "left(s, i)",
         "upper(s)",
         "lower(s)",
-        "trim(s)",
+        "trim(BOTH 'a' FROM s)",
         "md5(s)",
         "i & 1",
         "s RLIKE 'a'",
@@ -609,6 +629,14 @@ class Nested:
                 continue
             expressions.append(expression)
         return expressions
+
+
+def test_escape_that_spark_refuses_is_an_error(frame: DataFrame, duck: duckdb.DuckDBPyConnection) -> None:
+    final = finalize(parse_expression("s LIKE t"), TYPES)
+    with pytest.raises(duckdb.Error, match="the pattern of LIKE"):
+        duck.sql(f"SELECT {final.sql} AS x FROM answers").fetchall()
+    with pytest.raises(Exception, match="INVALID_FORMAT"):
+        frame.selectExpr("s LIKE t").toArrow()
 
 
 def test_nested_expressions_match_spark(frame: DataFrame, duck: duckdb.DuckDBPyConnection) -> None:

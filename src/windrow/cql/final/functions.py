@@ -225,6 +225,25 @@ def _replace(args: Arguments) -> Final | None:
     return Final(f"replace({args[0].sql}, {args[1].sql}, {new})", STRING)
 
 
+def _text_test(function: str) -> Function:
+    """A condition on two texts."""
+
+    def build(args: Arguments) -> Final | None:
+        if len(args) != 2 or any(value.type != STRING for value in args):
+            return None
+        return Final(f"{function}({args[0].sql}, {args[1].sql})", BOOLEAN)
+
+    return build
+
+
+def _day_difference(args: Arguments) -> Final | None:
+    """Days from the second date to the first; the day of a timestamp is that in UTC."""
+    if len(args) != 2 or not all(value.type == DATE or value.type.name == "TIMESTAMP" for value in args):
+        return None
+    end, start = (f"CAST({value.sql} AS DATE)" for value in args)
+    return Final(f"CAST({end} - {start} AS INTEGER)", INT)
+
+
 def _date_part(part: str, *, of_date: bool) -> Function:
     def build(args: Arguments) -> Final | None:
         if len(args) != 1 or not (args[0].type.is_timestamp or (of_date and args[0].type == DATE)):
@@ -293,6 +312,10 @@ FUNCTIONS: dict[str, Function] = {
     "LEFT": _end("left"),
     "RIGHT": _end("right"),
     "REPLACE": _replace,
+    "CONTAINS": _text_test("contains"),
+    "STARTSWITH": _text_test("starts_with"),
+    "ENDSWITH": _text_test("ends_with"),
+    "DATEDIFF": _day_difference,
     "YEAR": _date_part("year", of_date=True),
     "MONTH": _date_part("month", of_date=True),
     "DAY": _date_part("day", of_date=True),

@@ -21,6 +21,7 @@ from windrow.cql.final.types import (
     BOOLEAN,
     DATE,
     DOUBLE,
+    INT,
     MAX_PRECISION,
     STRING,
     VOID,
@@ -282,15 +283,45 @@ def _in(self: _Translator, node: exp.Expr) -> Final | None:
 
 
 def _like(self: _Translator, node: exp.Expr) -> Final | None:
-    """LIKE with a literal pattern; None if Spark would not accept its escapes."""
+    """LIKE; None for a literal pattern whose escapes Spark would not accept. With a pattern from a column such a value
+    is an error when it is met, as in Spark."""
     value = self.translate(node.this)
     pattern = node.expression
-    if value.type != STRING or not (isinstance(pattern, exp.Literal) and pattern.is_string):
+    if value.type != STRING:
         return None
+    if not (isinstance(pattern, exp.Literal) and pattern.is_string):
+        found = self.translate(pattern)
+        if found.type != STRING:
+            return None
+        bad = rf"contains(regexp_replace({found.sql}, '\\[%_\\]', '', 'g'), '\')"
+        why = f"error('the pattern of LIKE has a \\ before another character than %, _ and \\: ' || {found.sql})"
+        return Final(f"({value.sql} LIKE CASE WHEN {bad} THEN {why} ELSE {found.sql} END ESCAPE '\\')", BOOLEAN)
     text = str(pattern.this)
     if "\0" in text or re.search(r"\\(?![%_\\])", re.sub(r"\\[%_\\]", "", text)):
         return None
     return Final(f"({value.sql} LIKE {_string(text)} ESCAPE '\\')", BOOLEAN)
+
+
+def _position(self: _Translator, node: exp.Expr) -> Final | None:
+    """LOCATE, INSTR and POSITION, without a position to begin at."""
+    if {key for key, value in node.args.items() if value} != {"this", "substr"}:
+        return None
+    whole, part = self.all([node.this, node.args["substr"]])
+    if whole.type != STRING or part.type != STRING:
+        return None
+    found = f"CAST(instr({whole.sql}, {part.sql}) AS INTEGER)"
+    return Final(f"CASE WHEN {part.sql} = '' AND {whole.sql} IS NOT NULL THEN 1 ELSE {found} END", INT)
+
+
+def _trim(self: _Translator, node: exp.Expr) -> Final | None:
+    """TRIM, LTRIM and RTRIM of spaces; Spark trims no other white space."""
+    if not {key for key, value in node.args.items() if value} <= {"this", "position"}:
+        return None
+    value, function = self.translate(node.this), _TRIMS.get(str(node.args.get("position") or "BOTH").upper())
+    return Final(f"{function}({value.sql}, ' ')", STRING) if function and value.type == STRING else None
+
+
+_TRIMS = {"BOTH": "trim", "LEADING": "ltrim", "TRAILING": "rtrim"}
 
 
 def _case(self: _Translator, node: exp.Expr) -> Final | None:
@@ -398,6 +429,8 @@ _RULES: dict[type[exp.Expr], Callable[[_Translator, exp.Expr], Final | None]] = 
     exp.Between: _between,
     exp.In: _in,
     exp.Like: _like,
+    exp.StrPosition: _position,
+    exp.Trim: _trim,
     exp.Case: _case,
     exp.If: _if,
     exp.Cast: _cast,
