@@ -143,7 +143,7 @@ def test_move_back_when_few_cells_are_left(bench: Bench) -> None:
     bench.journal.moves.replace_blocks([(left.ref, left.lo, left.hi)], [b.id for b in bench.homes.blocks(bench.state)])
     bench.homes.settle(bench.stream, SETTINGS)
     assert isinstance(bench.state.synopsis, BasicIntervalSynopsis)
-    assert bench.tasks.forgotten == ["synopses/1", "synopses/1/lookup"]
+    assert bench.tasks.forgotten == ["synopses/1"]
     assert [bench.saved[c] for c in ("buckets", "cell_bytes", "group_bytes", "groups_seen")] == [None] * 4
 
 
