@@ -158,7 +158,7 @@ def test_only_windows_that_can_pass_are_read(per_k: Any, where: str, ends: str, 
     text = f"SELECT window_end, k FROM answers('per_k') WHERE {where} ORDER BY 1"
     assert [row[0] for row in rows(per_k, text)] == found
     read = f"  Read answers: answers of query per_k{ends}; columns window_end, k; 7 rows retained"
-    assert plan(per_k, text).splitlines()[1] == read
+    assert read in plan(per_k, text).splitlines()
 
 
 def test_outer_joins_keep_rows_that_conditions_do_not_drop(per_k: Any) -> None:

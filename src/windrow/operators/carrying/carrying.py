@@ -14,9 +14,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
+from sqlglot import exp
 
 from windrow.operators.advance import Advance, advance
-from windrow.operators.carrying.live_rows import from_answer, last_rows, live_rows
+from windrow.operators.carrying.live_rows import above_of, from_answer, last_rows, live_rows
 from windrow.operators.carrying.matching import (
     SameSubPlan,
     nodes_by_path,
@@ -39,6 +40,7 @@ from windrow.operators.ticks import TS, DueTicks
 from windrow.operators.view import beginning
 from windrow.plan.algebra.nodes import (
     ContinuousPlan,
+    Join,
     Node,
     OutputRows,
     OutputWindow,
@@ -47,6 +49,7 @@ from windrow.plan.algebra.nodes import (
     Window,
     walk,
 )
+from windrow.plan.algebra.rewriting import substituted, text_of
 
 
 @dataclass(frozen=True)
@@ -126,7 +129,10 @@ class _Carrying:
     def _output(self, match: SameSubPlan) -> Edge | None:
         if match.old == ROOT and self.answer is not None and not isinstance(match.node, ToStream):
             return from_answer(match.node, self.answer, self.ticked)
-        return live_rows(self.old, self.state, match.node, match.old, self.ticked)
+        back = {new: exp.column(old) for old, new in match.names.items()}
+        above, at = above_of(self.new.root, match.new)
+        needed = [text_of(substituted(key[at], back)) for key in above.keys] if isinstance(above, Join) else []
+        return live_rows(self.old, self.state, match.node, match.old, self.ticked, frozenset(needed))
 
     def _rebuild(self, node: Node, path: str) -> None:
         own = (path, *(f"{path}.{i}/old" for i in range(len(node.inputs))))

@@ -37,14 +37,20 @@ from windrow.plan.algebra.nodes import (
     SetOperation,
     TopRows,
 )
+from windrow.plan.algebra.rewriting import text_of
+
+NO_KEYS = frozenset[str]()
 
 
-def live_rows(plan: ContinuousPlan, state: PlanState, node: Node, path: str, ticked: int) -> Edge | None:
+def live_rows(
+    plan: ContinuousPlan, state: PlanState, node: Node, path: str, ticked: int, keys: frozenset[str] = NO_KEYS
+) -> Edge | None:
     """The output of a node of the plan that is alive after the tick; None if its state does not tell it, but that of
-    its inputs may. Rows that end at the tick itself may be missing: no later tick sees them."""
-    above = _above(plan.root, path)
+    its inputs may. Rows that end at the tick itself may be missing: no later tick sees them. `keys`: expressions over
+    the node's columns; rows for which one of them is NULL are not needed."""
+    above, _ = above_of(plan.root, path)
     table = state.tables.get(f"{path}/old")
-    if above is not None and _remembers(above, node):
+    if above is not None and _remembers(above, node) and joined_on(plan.root, path) <= keys:
         return _remembered(node, table, ticked)
     found = state.tables.get(path)
     if isinstance(node, GroupBy):
@@ -73,12 +79,22 @@ def from_answer(node: Node, answer: pa.Table, ticked: int) -> Edge:
     return _edge(node, values, np.ones(answer.num_rows, np.int64), births, ends, ticked)
 
 
-def _above(node: Node, path: str) -> Node | None:
-    """The node whose input is at a path."""
-    found = None
+def above_of(root: Node, path: str) -> tuple[Node | None, int]:
+    """The node whose input is at a path, and which of its inputs that is."""
+    found, node, at = None, root, 0
     for step in path.split(".")[1:]:
-        found, node = node, node.inputs[int(step)]
-    return found
+        found, at = node, int(step)
+        node = node.inputs[at]
+    return found, at
+
+
+def joined_on(root: Node, path: str) -> frozenset[str]:
+    """The keys on which the node at a path is joined, if the join keeps only those of its rows that have them all: it
+    is an inner join, and the node's output is strict."""
+    above, at = above_of(root, path)
+    if not isinstance(above, Join) or not is_strict(above.inputs[at]):
+        return NO_KEYS
+    return frozenset(text_of(key[at]) for key in above.keys)
 
 
 def _remembers(above: Node, node: Node) -> bool:
