@@ -294,7 +294,7 @@ def _like(self: _Translator, node: exp.Expr) -> Final | None:
         if found.type != STRING:
             return None
         bad = rf"contains(regexp_replace({found.sql}, '\\[%_\\]', '', 'g'), '\')"
-        why = f"error('the pattern of LIKE has a \\ before another character than %, _ and \\: ' || {found.sql})"
+        why = f"error('the pattern of LIKE has a \\ that stands before none of %, _ and \\: ' || {found.sql})"
         return Final(f"({value.sql} LIKE CASE WHEN {bad} THEN {why} ELSE {found.sql} END ESCAPE '\\')", BOOLEAN)
     text = str(pattern.this)
     if "\0" in text or re.search(r"\\(?![%_\\])", re.sub(r"\\[%_\\]", "", text)):

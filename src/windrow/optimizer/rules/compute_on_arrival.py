@@ -45,6 +45,7 @@ from windrow.plan.algebra.rewriting import (
     with_inputs,
     with_texts,
 )
+from windrow.plan.continuous.expressions import is_value
 from windrow.types import SqlType
 
 
@@ -107,7 +108,7 @@ class _Writer:
         read = columns_in(expression)
         if not read or isinstance(expression, exp.Column):
             return expression
-        for i, node in enumerate(inputs.nodes):
+        for i, node in enumerate(inputs.nodes if is_value(expression) else ()):
             known = kind if read <= names_of(node) else None
             if read <= names_of(node) and known is None:
                 known = type_in(expression, types_of([node]))
