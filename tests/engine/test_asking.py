@@ -411,3 +411,14 @@ def test_results_convert(wr: Any) -> None:
     found = wr.sql("SELECT k, COUNT(*) AS n FROM s [RANGE 50] GROUP BY k ORDER BY k")
     assert found.to_arrow().to_pylist() == [{"k": "a", "n": 25}, {"k": "b", "n": 25}]
     assert found.to_pandas()["n"].tolist() == [25, 25]
+
+
+def test_a_query_over_views_that_grows_too_large_is_an_error(wr: Any) -> None:
+    """Spark SQL does not evaluate it instead."""
+    wr.query("v", "SELECT k, x FROM s [RANGE 100]")
+    put(wr, *rows(0, 61))
+    question = "SELECT a.x AS x, b.x AS y FROM v AS a JOIN v AS b ON a.k = b.k"
+    assert len(wr.sql(question).rows()) == 2 * 30 * 30
+    wr.sql("SET max_partial_bytes = '10 KB'")
+    with pytest.raises(ResultLimitError, match="an intermediate result of this query takes more than 10 KB"):
+        wr.sql(question + " WHERE a.x >= 0")

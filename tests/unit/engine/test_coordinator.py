@@ -65,6 +65,15 @@ def answered(coordinator: Coordinator, asked: AskedQuery) -> tuple[int, int | No
     return row["n"], found.instant, found
 
 
+def read_at_a_gate() -> tuple[ScriptedStream, Gate, Laboratory, CountingRead, AskedQuery]:
+    """A query over a stream whose reads wait at a gate."""
+    stream, gate = ScriptedStream("s"), Gate()
+    stream.move(100)
+    lab, read = Laboratory(stream), CountingRead([stream], 30)
+    read.before = gate
+    return stream, gate, lab, read, lab.coordinator.ask(read)
+
+
 def is_lws(history: list[Entry]) -> bool:
     return check_history(History.of(history)).latest_window_serializable == ()
 
@@ -422,12 +431,7 @@ def test_no_read_of_the_old_attempt_runs_beside_a_serial_one(monkeypatch: pytest
 def test_a_failing_scheduler_ends_all_queries_and_begins_anew(
     event: type, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    stream, gate = ScriptedStream("s"), Gate()
-    stream.move(100)
-    lab = Laboratory(stream)
-    read = CountingRead([stream], 30)
-    read.before = gate
-    asked = lab.coordinator.ask(read)
+    stream, gate, lab, read, asked = read_at_a_gate()
     waiting = lab.coordinator.ask(CountingRead([stream], 30))
     gate.arrive()
     on = lab.coordinator._scheduler.on
@@ -455,12 +459,7 @@ def test_a_failing_scheduler_ends_all_queries_and_begins_anew(
 
 
 def test_an_update_that_cannot_be_looked_at_ends_the_queries(monkeypatch: pytest.MonkeyPatch) -> None:
-    stream, gate = ScriptedStream("s"), Gate()
-    stream.move(100)
-    lab = Laboratory(stream)
-    read = CountingRead([stream], 30)
-    read.before = gate
-    asked = lab.coordinator.ask(read)
+    stream, gate, lab, read, asked = read_at_a_gate()
     gate.arrive()
     monkeypatch.setattr(StreamSource, "update", lambda *_: 1 // 0)
     stream.move(110)

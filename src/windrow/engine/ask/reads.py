@@ -35,7 +35,7 @@ from windrow.engine.queries.query_manager import QueryManager
 from windrow.engine.state import QueryState, StreamState
 from windrow.engine.store.journal import Journal
 from windrow.engine.tables.manager import TableManager
-from windrow.errors import CatalogError, Place, WindrowError
+from windrow.errors import CatalogError, Place, QueryCancelledError, ResultLimitError, WindrowError
 from windrow.plan.nodes import Finalise
 from windrow.settings import Settings
 
@@ -213,6 +213,8 @@ class AnswerReader:
                 chosen = self.asking.over_tables(select, text, taken, version)
                 if chosen.read is not None:
                     found = chosen.read.of_tables(version)
+            except (QueryCancelledError, ResultLimitError):
+                raise
             except WindrowError:
                 chosen = None  # if Spark SQL cannot either, it says why
             if chosen is not None and found is not None:

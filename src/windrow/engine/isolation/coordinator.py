@@ -550,7 +550,8 @@ class Coordinator:
         with self._lock:
             asked.reading -= 1
             if asked.is_over:
-                self._loose.append(asked)
+                if not asked.is_reading:
+                    self._loose.append(asked)
             elif table is None or version is None:
                 self._over(asked, None, failure)
             else:

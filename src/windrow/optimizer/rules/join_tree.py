@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from windrow.optimizer.rules.push_selections import pushed
 from windrow.plan.algebra.invariants import type_in
-from windrow.plan.algebra.nodes import Computed, Filter, Join, Node, PlanColumn, Project, columns_in
+from windrow.plan.algebra.nodes import MOST_INPUTS, Computed, Filter, Join, Node, PlanColumn, Project, columns_in
 from windrow.plan.algebra.rewriting import (
     conjunction,
     conjuncts,
@@ -29,8 +29,6 @@ from windrow.plan.algebra.rewriting import (
     types_of,
 )
 from windrow.types import SqlType
-
-MOST_INPUTS = 8
 
 
 def is_of_joins(node: Node) -> bool:

@@ -21,11 +21,10 @@ from windrow.optimizer.facts import Facts
 from windrow.optimizer.join_order import best_order
 from windrow.optimizer.rules.join_tree import JoinBuilder, JoinedPart, JoinTree, flattened, is_of_joins, restored
 from windrow.optimizer.shapes import shape_text
-from windrow.plan.algebra.nodes import ContinuousPlan, Filter, Join, Node, Project
+from windrow.plan.algebra.nodes import MOST_INPUTS, ContinuousPlan, Filter, Join, Node, Project
 from windrow.plan.algebra.rewriting import text_of, with_inputs
 from windrow.types import number_text
 
-MOST_INPUTS = 8
 MOST_JOINS = 1_000
 """So many joins are costed. A tree with more, of eight inputs that nearly all have different keys in common, stays."""
 

@@ -209,6 +209,10 @@ class MergeUnion:
         return self.columns
 
 
+MOST_INPUTS = 8
+"""The most inputs of a join."""
+
+
 @dataclass(frozen=True)
 class Join:
     """Inner join of two to eight inputs.
@@ -225,7 +229,7 @@ class Join:
     reused: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        if not 2 <= len(self.inputs) <= 8:
+        if not 2 <= len(self.inputs) <= MOST_INPUTS:
             raise ValueError("a join has two to eight inputs")
         if any(len(key) != len(self.inputs) for key in self.keys):
             raise ValueError("a join key has an expression for every input")

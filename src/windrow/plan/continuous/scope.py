@@ -10,11 +10,11 @@ from sqlglot import exp
 from windrow.cql.dialect import TO_STREAM
 from windrow.cql.tokens import nearest, nearest_place
 from windrow.errors import BindError, Place, UnsupportedError
+from windrow.plan.algebra.nodes import MOST_INPUTS
 from windrow.plan.binder import RESERVED_OUTPUTS
 from windrow.plan.continuous.inputs import Input, Item, StreamInput
 from windrow.plan.continuous.shape import JoinKind
 
-MOST_INPUTS = 8
 _RESOLVED = "resolved"
 
 
