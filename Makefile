@@ -67,8 +67,8 @@ test-fast: setup
 	$(WITH_JAVA) $(BIN)/python -m pytest $(PARALLEL) -m "not slow"
 
 test-matrix: setup
-	$(WITH_JAVA) WINDROW_MATRIX=full $(BIN)/python -m pytest -m matrix --timeout=14400
-	$(WITH_JAVA) $(BIN)/python -m pytest -m hypothesis --hypothesis-profile=random
+	$(WITH_JAVA) WINDROW_MATRIX=full $(BIN)/python -m pytest $(PARALLEL) -m matrix --timeout=14400
+	$(WITH_JAVA) $(BIN)/python -m pytest $(PARALLEL) -m hypothesis --hypothesis-profile=random
 
 fuzz: COUNT ?= 10000
 fuzz: SEED ?= 1
