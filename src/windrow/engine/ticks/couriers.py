@@ -65,7 +65,8 @@ class Courier:
                 errand.has_ended = True
                 stop = errand.error is not None and self._stop_at_error
                 self._errands = [] if stop else self._errands[1:]
-                self._changed.notify_all()
+                if not self._errands:  # to wake the caller after each call would cost more than most calls
+                    self._changed.notify_all()
             del errand  # an idle courier holds no answers
         del _COURIERS[threading.get_ident()]
 
