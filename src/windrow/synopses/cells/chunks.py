@@ -71,6 +71,10 @@ def strands_of(accumulators: Iterable[Accumulator]) -> tuple[Strand, ...]:
     return tuple(Strand(fold, tuple(members)) for fold, members in found.items())
 
 
+Members = slice | list[int]
+"""Which accumulators of a kept strand."""
+
+
 @dataclass
 class Chunk:
     """`panes` are the starts of its occupied panes, ascending; `groups` the ids present.
@@ -112,6 +116,17 @@ class Chunk:
         nothing = strand.fold.identity((self.panes.size, self.groups.size))
         parts = [widened(strand.fold, self.states[a]) if a in self.states else nothing for a in strand.members]
         return tuple(np.stack(columns, axis=1) for columns in zip(*parts, strict=True))
+
+    def located(self, strand: Strand) -> tuple[State, Members] | None:
+        """(panes × accumulators × groups) and where the members are among the accumulators; None if it has none of
+        them. Cells are copied only if the members are of several kept strands."""
+        known = [self.states.get(a) for a in strand.members]
+        for kept, state in self.strands.items():
+            places = {id(self.states[a]): i for i, a in enumerate(kept.members)}
+            if all(id(one) in places for one in known):
+                return state, _members([places[id(one)] for one in known])
+        stacked = self.strand(strand)
+        return None if stacked is None else (stacked, slice(None))
 
     def narrow(self) -> None:
         """Keep the smallest integers from now on. Old chunks are mostly read through their total; young ones are merged
@@ -195,7 +210,7 @@ class ChunkView:
     def __init__(self, chunk: Chunk, strands: Sequence[Strand]):
         self._chunk = chunk
         self._strands = strands
-        self._states: dict[int, State | None] = {}
+        self._located: dict[int, tuple[State, Members] | None] = {}
         at = _run(chunk.groups)
         self._run = at if isinstance(at, slice) else None
 
@@ -219,14 +234,15 @@ class ChunkView:
         strand, chunk = self._strands[at], self._chunk
         if lo == 0 and hi == chunk.panes.size and any(a in chunk.states for a in strand.members):
             return chunk.total(strand)
-        if at not in self._states:
-            self._states[at] = chunk.strand(strand)
-        state = self._states[at]
-        if state is None:
+        if at not in self._located:
+            self._located[at] = chunk.located(strand)
+        located = self._located[at]
+        if located is None:
             return None
+        state, members = located
         if hi == lo + 1:
-            return widened(strand.fold, tuple(c[lo] for c in state))
-        return widened(strand.fold, strand.fold.reduce([c[lo:hi] for c in state]))
+            return widened(strand.fold, tuple(c[lo][members] for c in state))
+        return widened(strand.fold, strand.fold.reduce([c[lo:hi, members] for c in state]))
 
     def _scatter_into(self, into: Sequence[State], lo: int, hi: int) -> None:
         assert self._chunk.cell_pane is not None and self._chunk.cell_group is not None
@@ -237,6 +253,12 @@ class ChunkView:
                 state = self._chunk.states.get(a)
                 if state is not None:
                     strand.fold.scatter_into([v[i] for v in target], at, [column[first:last] for column in state])
+
+
+def _members(places: list[int]) -> Members:
+    """Places as a slice if they are consecutive: it copies nothing."""
+    first = places[0]
+    return slice(first, first + len(places)) if places == list(range(first, first + len(places))) else places
 
 
 def _run(groups: Ids) -> slice | Ids:
