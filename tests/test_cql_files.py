@@ -6,13 +6,14 @@ All are compared with the answers written in the file, hence with each other.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.matrix import AXES, Variation, is_full, pairwise, variations_for
+from support.matrix import AXES, Variation, axes_of, is_full, pairwise, variations_of
 from support.runner import EngineBackend, plan_rules, run_on_engine, run_on_oracle
-from support.test_file import Statement, TestFile, read_test_file
+from support.test_file import read_test_file
 
 from windrow.plan.sketched import HAS_SKETCHES
 
@@ -27,32 +28,15 @@ RANKED = [pytest.param(path, id=path.stem) for path in PATHS if path.stem.starts
 
 
 def _varied() -> list[Any]:
-    """(file, variation) pairs, without variations that differ only in something the file does not use."""
+    """(file, variation) pairs."""
     pairs = []
-    for index, path in enumerate(PATHS):
-        test = read_test_file(path)
-        chosen = {_effective(test, variation): None for variation in variations_for(index)}
-        for variation in chosen:
-            pairs.append(pytest.param(path, variation, id=f"{path.stem}-{variation}"))
+    for test, chosen in variations_of([read_test_file(path) for path in PATHS]):
+        variation = chosen
+        if chosen.batch_rows == 1 and chosen.preaggregate == "spark" and not is_full():
+            # A Spark job of several stages per row takes a third of the time of all variations.
+            variation = replace(chosen, batch_rows=3)
+        pairs.append(pytest.param(test.path, variation, id=f"{test.name}-{variation}"))
     return pairs
-
-
-def _effective(test: TestFile, variation: Variation) -> Variation:
-    batch_rows = variation.batch_rows if test.recut_ok else None
-    if batch_rows == 1 and variation.preaggregate == "spark" and not is_full():
-        batch_rows = 3  # a Spark job of several stages per row takes a third of the time of all variations
-    rules_off = variation.rules_off and not test.needs_rules
-    evaluation = "window_ids" if test.needs_rules and variation.evaluation == "buffer" else variation.evaluation
-    asked = variation.asked if test.asks else "auto"
-    varied = replace(variation, batch_rows=batch_rows, rules_off=rules_off, evaluation=evaluation, asked=asked)
-    if not test.is_continuous:
-        return replace(varied, plan_home="auto", execution="upa", ranges=0)
-    # Queries of other strategies cannot be replaced.
-    replaces = any(isinstance(one, Statement) and "OR REPLACE" in one.text.upper() for one in test.commands)
-    execution = "upa" if replaces else varied.execution
-    ranges = varied.ranges if varied.plan_home == "spark" else 0
-    same = {"preaggregate": "auto", "evaluation": "window_ids", "filters": "auto"}
-    return replace(varied, **same, execution=execution, ranges=ranges)
 
 
 @pytest.mark.slow
@@ -147,8 +131,13 @@ def test_files_exist() -> None:
 
 
 def test_sample_has_every_pair() -> None:
-    names = list(AXES)
-    for a in range(len(names)):
-        for b in range(a + 1, len(names)):
-            found = {(getattr(v, names[a]), getattr(v, names[b])) for v in pairwise()}
-            assert len(found) == len(AXES[names[a]]) * len(AXES[names[b]])
+    shapes = {axes_of(read_test_file(path)) for path in PATHS}
+    for axes in (tuple(AXES.items()), *shapes):
+        found = pairwise(axes)
+        for (one, values), (other, others) in combinations(axes, 2):
+            pairs = {(_value(variation, one), _value(variation, other)) for variation in found}
+            assert pairs == set(product(values, others)), (one, other)
+
+
+def _value(variation: Variation, axis: str) -> Any:
+    return (variation.plan_home, variation.ranges) if axis == "plans" else getattr(variation, axis)

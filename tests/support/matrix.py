@@ -5,11 +5,13 @@ from __future__ import annotations
 import functools
 import itertools
 import os
+import re
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
-from windrow.settings import SPECS
+from support.test_file import Statement, TestFile
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,9 @@ class Variation:
         return f"b_{batches}-p{self.partitions}-{self.preaggregate}{marks}"
 
 
+Axes = tuple[tuple[str, tuple[Any, ...]], ...]
+"""Settings by name, each with the values that are tried."""
+
 AXES: dict[str, tuple[Any, ...]] = {
     "batch_rows": (None, 1, 3, 0),
     "partitions": (1, 2, 7),
@@ -60,36 +65,61 @@ AXES: dict[str, tuple[Any, ...]] = {
     "rules_off": (False, True),
     "evaluation": ("window_ids", "buffer", "spark_home", "interval", "running", "landmark", "selection"),
     "filters": ("auto", "on"),
-    "plan_home": ("driver", "spark") if "plan_home" in SPECS else ("auto",),
-    "execution": ("upa", "negative", "direct") if "execution" in SPECS else ("upa",),
-    "tables": ("broadcast",),
+    "plans": (("driver", 0), ("spark", 0), ("spark", 1), ("spark", 3)),
+    "execution": ("upa", "negative", "direct"),
     "asked": ("driver", "spark"),
-    "ranges": (0, 1, 3),
 }
+"""`plans` has the values of `plan_home` with those of `ranges`."""
+
+_PERIODIC = ("preaggregate", "evaluation", "filters")
+_CONTINUOUS = ("plans", "execution")
+_HOLISTIC = re.compile(r"\b(MEDIAN|QUANTILE|PERCENTILE|TOP_K|DISTINCT)\b", re.IGNORECASE)
 
 
-def whole_matrix() -> list[Variation]:
-    return [Variation(*values) for values in itertools.product(*(AXES[f.name] for f in fields(Variation)))]
+def axes_of(test: TestFile) -> Axes:
+    """The axes without the settings and values that cannot matter to the file."""
+    text = "\n".join(one.text for one in test.commands if isinstance(one, Statement))
+    unused = {*(_PERIODIC if test.is_continuous else _CONTINUOUS)}
+    unused |= set() if test.recut_ok else {"batch_rows"}
+    unused |= {"rules_off"} if test.needs_rules else set()
+    unused |= set() if test.asks else {"asked"}
+    unused |= set() if "HAVING" in text.upper() else {"filters"}
+    unused |= {"execution"} if "OR REPLACE" in text.upper() else set()  # queries of other strategies are not replaced
+    without = {"buffer"} if test.needs_rules else set()
+    without |= set() if _HOLISTIC.search(text) else {"selection"}
+    kept = {name: values for name, values in AXES.items() if name not in unused}
+    return tuple((name, tuple(v for v in values if v not in without)) for name, values in kept.items())
+
+
+def every_combination(axes: Axes) -> tuple[Variation, ...]:
+    names = [name for name, _ in axes]
+    combinations = itertools.product(*(values for _, values in axes))
+    return tuple(_variation(dict(zip(names, chosen, strict=True))) for chosen in combinations)
 
 
 @functools.cache
-def pairwise() -> tuple[Variation, ...]:
+def pairwise(axes: Axes) -> tuple[Variation, ...]:
     """A sample with every pair of values of two axes, chosen greedily. Each variation begins with a missing pair, of the
     longest axes first; every further axis gets the value with the most missing pairs."""
-    axes = sorted(AXES, key=lambda name: -len(AXES[name]))
-    choices = {axis: [(axis, value) for value in AXES[axis]] for axis in axes}
-    several = (itertools.product(choices[one], choices[other]) for one, other in itertools.combinations(axes, 2))
+    choices = {name: [(name, value) for value in values] for name, values in sorted(axes, key=lambda one: -len(one[1]))}
+    several = (itertools.product(choices[one], choices[other]) for one, other in itertools.combinations(choices, 2))
     missing = dict.fromkeys(frozenset(pair) for pairs in several for pair in pairs)
     sample: list[Variation] = []
     while missing:
         chosen = set(next(iter(missing)))
-        for axis in (name for name in axes if name not in dict(chosen)):
+        for axis in (name for name in choices if name not in dict(chosen)):
             gains = [sum(frozenset((one, other)) in missing for other in chosen) for one in choices[axis]]
             chosen.add(choices[axis][gains.index(max(gains))])
         for pair in itertools.combinations(chosen, 2):
             missing.pop(frozenset(pair), None)
-        sample.append(Variation(**dict(chosen)))
+        sample.append(_variation(dict(chosen)))
     return tuple(sample)
+
+
+def _variation(chosen: dict[str, Any]) -> Variation:
+    plan_home, ranges = chosen.get("plans", ("auto", 0))
+    fields = {name: value for name, value in chosen.items() if name != "plans"}
+    return Variation(plan_home=plan_home, ranges=ranges, **fields)
 
 
 SIZES = ("sample", "full", "product")
@@ -104,10 +134,16 @@ def is_full() -> bool:
     return matrix_size() != "sample"
 
 
-def variations_for(index: int) -> Sequence[Variation]:
-    """The variations of the index-th file. `sample`: one of the pairwise sample, in turn; `full`: the whole pairwise
-    sample; `product`: every combination."""
-    if matrix_size() == "product":
-        return whole_matrix()
-    sample = pairwise()
-    return sample if is_full() else [sample[index % len(sample)]]
+def variations_of(tests: Sequence[TestFile]) -> list[tuple[TestFile, Variation]]:
+    """The files with their variations. `sample`: one of the pairwise sample, in turn among files of the same axes;
+    `full`: the whole pairwise sample; `product`: every combination."""
+    pairs: list[tuple[TestFile, Variation]] = []
+    turns: Counter[Axes] = Counter()
+    for test in tests:
+        axes = axes_of(test)
+        chosen = every_combination(axes) if matrix_size() == "product" else pairwise(axes)
+        if not is_full():
+            chosen = (chosen[turns[axes] % len(chosen)],)
+            turns[axes] += 1
+        pairs += [(test, variation) for variation in chosen]
+    return pairs
