@@ -278,8 +278,7 @@ class Catalog:
                     remedy="Restore the migration's text, and put the change into a new migration; "
                     "or install the Windrow that made this state directory.",
                 )
-        for step in steps[len(versions) :]:
-            self._apply(step)
+        self._apply(steps[len(versions) :])
         if not versions:
             sync(self.path.parent)
 
@@ -300,24 +299,41 @@ class Catalog:
                 remedy="Name another state directory.",
             )
 
-    def _apply(self, step: Migration) -> None:
-        """Apply one migration and record it, in one transaction."""
+    def _apply(self, steps: Sequence[Migration]) -> None:
+        """Apply migrations and record them, in one transaction: each would take a sync of its own."""
+        if not steps:
+            return
         connection = self._connection
         try:
-            connection.executescript(
-                "BEGIN IMMEDIATE;\n"
-                "CREATE TABLE IF NOT EXISTS schema_migrations"
-                " (version INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL);\n" + step.sql
-            )
-            if not connection.in_transaction:
-                raise RuntimeError(f"migration {step.version:04d}_{step.name} ended its own transaction")
+            connection.execute("BEGIN IMMEDIATE")
             connection.execute(
-                "INSERT INTO schema_migrations VALUES (?, ?, ?)", (step.version, step.name, step.checksum)
+                "CREATE TABLE IF NOT EXISTS schema_migrations"
+                " (version INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL)"
             )
+            for step in steps:
+                for statement in _statements(step.sql):
+                    connection.execute(statement)
+                if not connection.in_transaction:
+                    raise RuntimeError(f"migration {step.version:04d}_{step.name} ended its own transaction")
+                connection.execute(
+                    "INSERT INTO schema_migrations VALUES (?, ?, ?)", (step.version, step.name, step.checksum)
+                )
             connection.execute("COMMIT")
         except BaseException:
             self._rollback()
             raise
+
+
+def _statements(script: str) -> Iterator[str]:
+    """The statements of a script. `executescript` would commit the open transaction first."""
+    held = ""
+    for piece in re.split(r"(?<=;)", script):
+        held += piece
+        if sqlite3.complete_statement(held):
+            yield held
+            held = ""
+    if held.strip():
+        yield held
 
 
 def _run_hooks(hooks: Sequence[Callable[[], None]]) -> None:

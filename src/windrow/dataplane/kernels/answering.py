@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from windrow.dataplane.answers.finishing import Finisher
 from windrow.dataplane.kernels.loading import Buckets, StoredCells
+from windrow.dataplane.kernels.worker_process import settle
 from windrow.errors import first_line
 from windrow.optimizer.sharing.derivations import Derivation, read_of
 from windrow.plan.accumulators import Accumulator
@@ -92,6 +93,7 @@ def answer_buckets(
     queries: Sequence[QueryTask], question: Question, buckets: Iterable[int], max_value_bytes: int
 ) -> Iterator[pa.RecordBatch]:
     """The answers of these buckets, in batches of ANSWER_SCHEMA."""
+    settle()
     blocks = Buckets(question.stored, accumulators_read([queries[one.query] for one in question.asked]))
     finisher = Finisher(lambda: max_value_bytes)
     try:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from windrow.dataplane.answers.finishing import plain
 from windrow.dataplane.blocks import BlockRef, BlockWriter, write_bucketed
 from windrow.dataplane.kernels.loading import Buckets, StoredCells
+from windrow.dataplane.kernels.worker_process import settle
 from windrow.plan.accumulators import Accumulator
 from windrow.synopses.cells.blocks import to_block
 from windrow.synopses.cells.cells import fold_of
@@ -37,6 +38,7 @@ def fold_buckets(
 
     The block has a record batch for every bucket of the synopsis, so it is read like any other.
     """
+    settle()
     blocks = Buckets(stored, accumulators)
     tables: list[pa.Table | None] = [None] * stored.buckets
     panes, known = [], blocks.known

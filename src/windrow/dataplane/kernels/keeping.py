@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from windrow.cql.bounds.guards import bounded_sql
 from windrow.dataplane.blocks import BlockWriter
+from windrow.dataplane.kernels.worker_process import settle
 from windrow.dataplane.stores import ARRIVAL, POINT, KeptColumn, KeptFile, WindowStoreSpec, write_rows
 from windrow.dataplane.stores.files import kept_of
 from windrow.windows.lateness import bucket_of
@@ -120,6 +121,7 @@ def keep_and_pass(
     request: KeepRequest, partition: int, passed: Sequence[str], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """The columns `passed` of all rows of a partition, with the column REPORT, and a row that reports the files."""
+    settle()
     keeper = _keeper(request)
     schema = pa.schema([])
     for batch in batches:
@@ -167,6 +169,7 @@ def keep_and_sum(
     request: KeepRequest, partition: int, summary: SummaryColumns, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """What a group-by of the partition's rows gives a driver that needs only the stream's progress: few rows."""
+    settle()
     keeper = _keeper(request)
     schema = pa.schema([])
     for batch in batches:

@@ -40,6 +40,7 @@ from windrow.dataplane.kernels.stage_messages import (
     record_batches,
 )
 from windrow.dataplane.kernels.stage_worker import StageWorker
+from windrow.dataplane.kernels.worker_process import settle
 from windrow.errors import StateError, first_line
 from windrow.operators.advance import Advance, Emission, advance, emit
 from windrow.operators.changes import AT, HEAD, stored
@@ -76,6 +77,7 @@ def run_stages(
     rows: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     """Advance the stages of a level in the places that the rows are for; at level 0 these are numbers of places."""
+    settle()
     received = dict[int, dict[int, Received]]()
     for one in rows:
         if level == 0:

@@ -26,6 +26,7 @@ from windrow.dataplane.kernels.answering import (
     unpacked,
 )
 from windrow.dataplane.kernels.loading import Buckets, StoredCells
+from windrow.dataplane.kernels.worker_process import settle
 from windrow.errors import first_line
 from windrow.synopses import BasicIntervalSynopsis, LookupAnswer
 from windrow.synopses.answering.deriving import kept_lookups, with_derived
@@ -88,6 +89,7 @@ def revise_buckets(
     queries: Sequence[QueryTask], revision: Revision, buckets: Iterable[int], max_value_bytes: int
 ) -> Iterator[pa.RecordBatch]:
     """The corrections of these buckets, in batches of CORRECTION_SCHEMA."""
+    settle()
     wanted = accumulators_read([queries[one.asked.query] for one in revision.revised])
     held, late = Buckets(revision.stored, wanted), Buckets(revision.late, wanted)
     finisher = Finisher(lambda: max_value_bytes)

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from windrow.dataplane.blocks import BlockRef, BlockWriter
 from windrow.dataplane.kernels.loading import write_cells
+from windrow.dataplane.kernels.worker_process import settle
 from windrow.plan.accumulators import Accumulator
 from windrow.synopses.cells.cells import state_of_partials
 from windrow.synopses.cells.chunks import Cells
@@ -99,6 +100,7 @@ class BlockReport:
 def store_cells(storing: StoreRequest, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The rows of one partition with the column WROTE. Cells of the targets are replaced by a summary; other rows are
     unchanged."""
+    settle()
     held = list(batches)
     if not held:
         return

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from windrow.dataplane.kernels.worker_process import settle
 from windrow.dataplane.stores import POINT, KeptColumn, MappedFiles, Selected, StoredRows
 
 BATCH_ROWS = 1 << 16
@@ -62,6 +63,7 @@ class WindowRows:
 
     def tables(self, share: int) -> Iterator[pa.Table]:
         """The rows of a share: POINT, then the columns, named by their ids."""
+        settle()
         for one in self.shares[share]:
             yield self._rows(one)
         _forget()
