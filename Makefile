@@ -66,9 +66,11 @@ test-again: setup
 test-fast: setup
 	$(WITH_JAVA) $(BIN)/python -m pytest $(PARALLEL) -m "not slow"
 
+# All of it takes an hour or two; TESTS="tests/crash tests/engine" runs a part.
+test-matrix: TESTS ?= tests
 test-matrix: setup
-	$(WITH_JAVA) WINDROW_MATRIX=full $(BIN)/python -m pytest $(PARALLEL) -m matrix --timeout=14400
-	$(WITH_JAVA) $(BIN)/python -m pytest $(PARALLEL) -m hypothesis --hypothesis-profile=random
+	$(WITH_JAVA) WINDROW_MATRIX=full $(BIN)/python -m pytest $(PARALLEL) -m matrix --timeout=14400 $(TESTS)
+	$(WITH_JAVA) $(BIN)/python -m pytest $(PARALLEL) -m hypothesis --hypothesis-profile=random $(TESTS)
 
 fuzz: COUNT ?= 10000
 fuzz: SEED ?= 1

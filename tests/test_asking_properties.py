@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from support.continuous_strategies import Event, StandingScenario, standing_scenarios
-from support.matrix import Variation, is_full
+from support.matrix import Variation, is_full, sized
 from support.replay import same_bag
 from support.runner import START, EngineBackend, OracleBackend
 from test_continuous_properties import _happen
@@ -21,7 +21,7 @@ from windrow.oracle.values import equal_rows
 from windrow.testing import ManualClock
 from windrow.types import SqlType, point_of
 
-EXAMPLES = 200 if is_full() else 3
+EXAMPLES = sized(3, 30, 200)
 """An example takes some seconds, most of them for the oracle."""
 
 HAPPENS = ("feed", "punctuate", "close", "change", "restart")

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from support.matrix import is_full
+from support.matrix import sized
 from test_late_properties import check, rows_of
 
 import windrow
@@ -17,7 +17,7 @@ from windrow.testing import ManualClock
 
 pytestmark = [pytest.mark.slow, pytest.mark.matrix]
 
-SEEDS = range(80 if is_full() else 5)
+SEEDS = range(sized(5, 25, 80))
 PUNCTUATE = (
     "PUNCTUATE BY SOURCE",
     "PUNCTUATE BY SOURCE PUNCTUATE ON m BY SOURCE",

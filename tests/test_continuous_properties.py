@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from support.continuous_strategies import Event, StandingScenario, Telling, standing_scenarios
-from support.matrix import Variation, is_full
+from support.matrix import Variation, is_full, sized
 from support.replay import ReplayMismatch, changes_of, check_replay, replay, same_bag
 from support.runner import START, EngineBackend, OracleBackend
 
@@ -23,7 +23,7 @@ from windrow.oracle.continuous import is_continuous
 from windrow.oracle.values import equal_rows
 from windrow.testing import ManualClock
 
-EXAMPLES = 200 if is_full() else 3
+EXAMPLES = sized(3, 30, 200)
 """An example takes about ten seconds, most of them for the oracle and for the Spark jobs of ticks."""
 
 Rows = list[tuple[Any, ...]]

@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from support.matrix import is_full
+from support.matrix import sized
 from test_by_source_properties import Story
 from test_joining_properties import tuples
 
@@ -16,7 +16,7 @@ from windrow.synopses.kinds import basic_interval
 
 pytestmark = [pytest.mark.slow, pytest.mark.matrix]
 
-SEEDS = range(60 if is_full() else 4)
+SEEDS = range(sized(4, 20, 60))
 BOUNDS = ("COUNT(*)", "COUNT(x)", "SUM(x)", "SUM(z)", "MAX(x)", "MIN(x)", "MAX(y)", "COUNT(x) FILTER (WHERE x > 2)")
 LISTS = ("k", "k, COUNT(*) AS c", "k, SUM(y) AS s, MIN(x) AS m", "k, j, MAX(n) - MIN(n) AS d", "j, AVG(x) AS a")
 REST = ("", "", "", " AND k IS NOT NULL", " AND COUNT(x) >= 1", " OR k = 'a'")

@@ -7,12 +7,12 @@ from random import Random
 from typing import Any
 
 import pytest
-from support.matrix import is_full
+from support.matrix import sized
 from test_joining_properties import Joining, tuples
 
 pytestmark = [pytest.mark.slow, pytest.mark.matrix]
 
-SEEDS = range(40 if is_full() else 3)
+SEEDS = range(sized(3, 15, 40))
 
 
 class Moving(Joining):

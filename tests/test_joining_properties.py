@@ -8,14 +8,14 @@ from random import Random
 from typing import Any
 
 import pytest
-from support.matrix import is_full
+from support.matrix import sized
 from test_by_source_properties import Story, batch
 
 from windrow.settings import SHARING_RULES
 
 pytestmark = [pytest.mark.slow, pytest.mark.matrix]
 
-SEEDS = range(80) if is_full() else (1, 3, 17, 20)
+SEEDS = range(sized(0, 25, 80)) or (1, 3, 17, 20)
 """17 and 20 once failed: landmark windows that joined late forgot their past."""
 
 
@@ -120,7 +120,7 @@ def test_queries_that_come_and_go(seed: int, spark: Any, tmp_path: Path) -> None
     play(Joining, Random(9000 + seed), spark, tmp_path / "state")
 
 
-@pytest.mark.parametrize("seed", range(80 if is_full() else 3))
+@pytest.mark.parametrize("seed", range(sized(3, 20, 80)))
 def test_sharing_by_predicates(seed: int, spark: Any, tmp_path: Path) -> None:
     play(Sharing, Random(4000 + seed), spark, tmp_path / "state")
 

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from support.matrix import is_full
+from support.matrix import sized
 
 import windrow
 from windrow.oracle import Oracle
@@ -18,7 +18,7 @@ from windrow.testing import ManualClock
 
 pytestmark = [pytest.mark.slow, pytest.mark.matrix]
 
-SEEDS = range(60 if is_full() else 4)
+SEEDS = range(sized(4, 20, 60))
 Row = tuple[Any, ...]
 GENEROUS = ""
 LATE = (GENEROUS, "LATE REVISE", "LATE REVISE FOR 6", "LATE REVISE FOR 15")

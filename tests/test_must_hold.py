@@ -1,7 +1,8 @@
 """Answers depend on event time alone: the same input in any micro-batches, on any number of partitions, killed three
 times at random moments, gives the same answers, and they are the oracle's.
 
-20,000 tuples, shuffled within a slack of 10 s; 200,000 and every combination with WINDROW_MATRIX=full.
+20,000 tuples, shuffled within a slack of 10 s; with WINDROW_MATRIX=full 60,000 and every combination, with
+WINDROW_MATRIX=product 200,000.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from crash import child as children
-from support.matrix import is_full
+from support.matrix import is_full, sized
 
 import windrow
 from windrow.oracle import Oracle, equal_rows
@@ -27,10 +28,10 @@ from windrow.testing import ManualClock
 
 pytestmark = [pytest.mark.slow, pytest.mark.matrix]
 
-SIZE = 200_000 if is_full() else 20_000
+SIZE = sized(20_000, 60_000, 200_000)
 SLACK_US = 10_000_000
 BEGIN_US = 1_700_000_000_000_000
-BATCHES = (1_000, 20_000 if is_full() else 5_000, None)
+BATCHES = (1_000, sized(5_000, 10_000, 20_000), None)
 PARTITIONS = (1, 2, 7)
 
 COLUMNS = "ts TIMESTAMP, src STRING, dst STRING, n INT, big BIGINT, y DOUBLE, d DECIMAL(10,2)"

@@ -19,7 +19,7 @@ from support.bound_plans import stream, types_of
 from support.continuous import KERNEL, batches_of, counted, inputs_of, replayed, rows_of, run
 from support.continuous import stored as stored_tuples
 from support.continuous_strategies import CHANGED_TABLES, FED_TABLES, StandingTexts, Timed, standing_texts
-from support.matrix import is_full
+from support.matrix import is_full, sized
 from support.staged import run_staged
 
 from windrow.catalog.relations import TableDef, define_table
@@ -62,7 +62,7 @@ from windrow.plan.algebra.nodes import (
 from windrow.plan.continuous import bind_continuous
 from windrow.reference.window_operators import History, WindowOperators, value_of
 
-EXAMPLES = 500 if is_full() else 5
+EXAMPLES = sized(5, 100, 500)
 """Of six plans each, three of which take the place of others."""
 
 

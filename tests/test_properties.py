@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from support.matrix import Variation, is_full
+from support.matrix import Variation, sized
 from support.runner import START, EngineBackend, OracleBackend
 from support.strategies import Scenario, scenarios
 
@@ -17,7 +17,7 @@ from windrow.oracle import equal_rows
 from windrow.oracle.values import sort_key
 from windrow.testing import ManualClock
 
-EXAMPLES = 300 if is_full() else 10
+EXAMPLES = sized(10, 60, 300)
 
 
 def _in_order(rows: list[tuple[Any, ...]], ordered: bool) -> list[tuple[Any, ...]]:

@@ -14,7 +14,7 @@ import signal
 import sys
 import threading
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -106,32 +106,39 @@ def python_workers(executor: int) -> list[int]:
     return []
 
 
+def disturbed(wr: windrow.Windrow, home: str) -> int:
+    """Take all micro-batches while processes are killed. Return how many were."""
+    for statement in STATEMENTS:
+        wr.sql(statement)
+    killer = Killer(wr)
+    take(wr, 0)
+    deposited = killer.during(ingest, "run")
+    take(wr, 1)
+    deposited.join()
+    if home == "spark":
+        assert "home: Spark" in wr.queries["sums"].explain()
+        answered = killer.during(SparkHome, "answer")
+        ticked = killer.during(PlanStages, "run")
+    take(wr, 2)
+    if home == "spark":
+        answered.join()
+        ticked.join()
+        worker = killer.during(PlanStages, "run", a_worker=True)
+    take(wr, 3)
+    if home == "spark":
+        worker.join()
+    wr.end_input("s")
+    return killer.kills
+
+
 def main(root: Path) -> None:
     kills = {}
-    for home in HOMES:
-        settings = {**SETTINGS, "synopsis_home": home, "plan_home": home}
-        with windrow.open(root / home, master=MASTER, settings=settings) as wr:
-            for statement in STATEMENTS:
-                wr.sql(statement)
-            killer = Killer(wr)
-            take(wr, 0)
-            deposited = killer.during(ingest, "run")
-            take(wr, 1)
-            deposited.join()
-            if home == "spark":
-                assert "home: Spark" in wr.queries["sums"].explain()
-                answered = killer.during(SparkHome, "answer")
-                ticked = killer.during(PlanStages, "run")
-            take(wr, 2)
-            if home == "spark":
-                answered.join()
-                ticked.join()
-                worker = killer.during(PlanStages, "run", a_worker=True)
-            take(wr, 3)
-            if home == "spark":
-                worker.join()
-            wr.end_input("s")
-            kills[home] = killer.kills
+    with ExitStack() as stack:  # states that are open at a time share a session, and so the cluster
+        for home in HOMES:
+            settings = {**SETTINGS, "synopsis_home": home, "plan_home": home}
+            kills[home] = disturbed(
+                stack.enter_context(windrow.open(root / home, master=MASTER, settings=settings)), home
+            )
     (root / "kills.json").write_text(json.dumps(kills))
 
 

@@ -1,7 +1,7 @@
 """Readers and window updates at the same time: answers are those of the window that they claim, every query has the
 isolation that it claims, nothing is lost, and no file and no pin is left over.
 
-A few hundred updates; 36,000 with WINDROW_MATRIX=full.
+A few hundred updates; 2,000 with WINDROW_MATRIX=full, 36,000 with WINDROW_MATRIX=product.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.matrix import matrix_size
+from support.matrix import sized
 
 from windrow.schedulers.check_history import check_history
 from windrow.schedulers.notation import read_history
@@ -21,7 +21,7 @@ from windrow.schedulers.notation import read_history
 from .conftest import Open
 
 READERS = 20
-UPDATES = 36_000 if matrix_size() == "full" else 200
+UPDATES = sized(200, 2_000, 36_000)
 PANE = 100
 """Every micro-batch moves the stream by so many milliseconds."""
 

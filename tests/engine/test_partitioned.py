@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from support.matrix import is_full
+from support.matrix import sized
 
 import windrow
 from engine.helpers import answers, jobs, put, state_of
@@ -35,7 +35,7 @@ QUERIES = (
     "SELECT COUNT(*) AS n, MIN(x) AS m FROM s [RANGE 6 SLIDE 3 ROWS]",
     "SELECT k, SUM(x) AS s FROM s [RANGE 10 SLIDE 5] WHERE g = 1 GROUP BY k",
 )
-SEEDS = range(30 if is_full() else 3)
+SEEDS = range(sized(3, 12, 30))
 
 
 def make_rows(rng: Random, at: int) -> list[Row]:

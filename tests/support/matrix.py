@@ -134,6 +134,11 @@ def is_full() -> bool:
     return matrix_size() != "sample"
 
 
+def sized(sample: int, full: int, product: int) -> int:
+    """How many examples of a property, or how large its input is. `full` is for a whole run in an hour or two."""
+    return {"sample": sample, "full": full, "product": product}[matrix_size()]
+
+
 def variations_of(tests: Sequence[TestFile]) -> list[tuple[TestFile, Variation]]:
     """The files with their variations. `sample`: one of the pairwise sample, in turn among files of the same axes;
     `full`: the whole pairwise sample; `product`: every combination."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -19,6 +18,7 @@ from isolating.metrics import Metrics, mean_of, metrics_of
 from isolating.simulated import Size, rates_for, trials_of
 from isolating.simulation import MS, Outcome, Simulation, schedulers
 from isolating.workload import KINDS, ONE_TIME, TOP_K, Asked, Setting, Workload
+from support.matrix import is_full
 
 from windrow.schedulers.check_history import check_history
 from windrow.schedulers.history import Entry, History
@@ -207,7 +207,7 @@ def test_figures(tmp_path: Path) -> None:
 @pytest.mark.matrix
 def test_program() -> None:
     program = Path(__file__).resolve().parents[3] / "benchmarks" / "concurrency.py"
-    parts = ["i", "ii"] if os.environ.get("WINDROW_MATRIX") == "full" else ["i"]
+    parts = ["i", "ii"] if is_full() else ["i"]
     command = [sys.executable, program, "--quick", "--parts", *parts]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     *_, last = done.stdout.splitlines()

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from sqlglot import exp
 from support.continuous import KERNEL, counted, inputs_of, plain, replayed, rows_of, run, stored
-from support.matrix import is_full
+from support.matrix import sized
 from support.plan_builder import BIGINT, COLUMNS, INT, Maker, at, join, keep, over, plan, plans, streams
 
 from windrow.operators.advance import advance
@@ -140,7 +140,7 @@ def check_from(new: ContinuousPlan, rows: Any, state: PlanState, answer: pa.Tabl
 
 
 @pytest.mark.matrix
-@settings(max_examples=400 if is_full() else 40, **ANY)
+@settings(max_examples=sized(40, 200, 400), **ANY)
 @given(st.data(), plans(), streams(), st.booleans(), st.booleans())
 def test_the_new_plan_goes_on_as_if_alone(data: Any, one: Any, rows: Any, restart: bool, related: bool) -> None:
     old = numbered_in_order(one)

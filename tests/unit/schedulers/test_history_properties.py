@@ -5,13 +5,13 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from support.matrix import is_full
+from support.matrix import sized
 
 from windrow.reference.transactions.window_states import SlotHistory, SlotOperation, is_conflict_serializable
 from windrow.schedulers.check_history import HistoryCheck, check_history
 from windrow.schedulers.notation import parse_history
 
-COUNT = 20_000 if is_full() else 500
+COUNT = sized(500, 5_000, 20_000)
 CHUNKS = 10
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 import pytest
-from support.matrix import is_full
+from support.matrix import sized
 
 from windrow.reference.queries.feasible import can_answer_again, can_answer_once
 from windrow.reference.queries.period_plans import cheapest, cost_of
@@ -44,7 +44,7 @@ from windrow.schedulers.queries.machine import QueryMachine
 
 pytestmark = pytest.mark.matrix
 
-COUNT = 20_000 if is_full() else 300
+COUNT = sized(300, 3_000, 20_000)
 CHUNKS = 10
 PERIODS = (1, 2, 3, 4, 6)
 

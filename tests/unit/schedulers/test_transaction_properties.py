@@ -12,7 +12,7 @@ from random import Random
 from zlib import crc32
 
 import pytest
-from support.matrix import is_full
+from support.matrix import sized
 from support.transactions import Driver
 
 from windrow.schedulers.check_history import check_history
@@ -31,7 +31,7 @@ from windrow.schedulers.transactions import (
 )
 from windrow.schedulers.transactions.running import RunningQuery
 
-COUNT = 100_000 if is_full() else 400
+COUNT = sized(400, 10_000, 100_000)
 CHUNKS = 20
 RESTARTS = 3
 
