@@ -44,7 +44,7 @@ from windrow.plan.algebra.nodes import (
     TopRows,
 )
 from windrow.plan.nodes import Attribute, Order
-from windrow.reference.window_operators import History
+from windrow.reference.window_operators import History, WindowOperators
 from windrow.types import SqlType
 
 BIGINT, INT, DOUBLE, STRING = SqlType("BIGINT"), SqlType("INT"), SqlType("DOUBLE"), SqlType("STRING")
@@ -231,8 +231,26 @@ def replayed(changes: pa.Table, tick: int) -> Counter[Any]:
     return Counter({v: n for v, rows in there.items() if (n := sum(ts < tick <= exp for exp, ts in rows))})
 
 
+def batch_ends(plan: ContinuousPlan, drawn: Iterable[int], last: int) -> list[int]:
+    """Where batches end: 0, some ticks, and the last one, which is not before `last`."""
+    inner = {tick * plan.step for tick in drawn if 0 < tick * plan.step < last}
+    return [0, *sorted(inner), -(-last // plan.step) * plan.step]
+
+
+def assert_by_definition(plan: ContinuousPlan, history: History, changes: pa.Table, last: int) -> None:
+    """The changes, replayed at every tick, are the answers by definition."""
+    naive = WindowOperators(plan, history, plan.step)
+    for tick in range(plan.step, last + 1, plan.step):
+        assert replayed(changes, tick) == counted(naive.answer(tick)), tick
+
+
 def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
     return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+
+def shown(table: pa.Table) -> list[str]:
+    """The rows as texts, which are equal for NaNs and for zeros of either sign: a withdrawal may bring the other zero."""
+    return [repr(tuple(x + 0.0 if isinstance(x, float) else x for x in row)) for row in rows_of(table)]
 
 
 def plain(value: Any) -> Any:

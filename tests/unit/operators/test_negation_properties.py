@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.continuous import DOUBLE, INT, STRING, Builder, counted, plan_of, replayed, rows_of, run
+from support.continuous import DOUBLE, INT, STRING, Builder, assert_by_definition, batch_ends, plan_of, run, shown
 from support.staged import run_staged
 
 from windrow.operators.changes import stored
@@ -27,7 +27,6 @@ from windrow.plan.algebra.nodes import (
     Streaming,
     ToStream,
 )
-from windrow.reference.window_operators import WindowOperators
 
 LAST = 24
 EXAMPLES = int(os.environ.get("WINDROW_OPERATOR_EXAMPLES", "30"))
@@ -100,16 +99,6 @@ def cases(draw: Any) -> tuple[ContinuousPlan, list[list[Any]]]:
     return plan, [draw(tuples) for _ in plan.windows]
 
 
-def ticks_of(plan: ContinuousPlan, drawn: list[int]) -> list[int]:
-    """Where batches end: 0, some ticks, and the last one."""
-    inner = {tick * plan.step for tick in drawn if 0 < tick * plan.step < LAST}
-    return [0, *sorted(inner), -(-LAST // plan.step) * plan.step]
-
-
-def shown(table: Any) -> list[str]:
-    return [repr(row) for row in rows_of(table)]
-
-
 cuts = st.one_of(st.lists(st.integers(1, LAST), max_size=6), st.just(list(range(1, LAST))))
 several = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -118,20 +107,17 @@ several = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=l
 @given(cases(), cuts)
 def test_replayed_changes_are_the_answers(case, drawn):
     plan, history = case
-    ticks = ticks_of(plan, drawn)
-    done = run(plan, history, ticks)
-    naive = WindowOperators(plan, history, plan.step)
-    for tick in range(plan.step, ticks[-1] + 1, plan.step):
-        assert replayed(done.all_changes, tick) == counted(naive.answer(tick)), tick
+    ticks = batch_ends(plan, drawn, LAST)
+    assert_by_definition(plan, history, run(plan, history, ticks).all_changes, ticks[-1])
 
 
 @several
 @given(cases(), cuts, cuts, st.data())
 def test_batches_and_restarts_do_not_matter(case, one, other, data):
     plan, history = case
-    how = {tick: data.draw(st.sampled_from([None, "parts", "compacted"])) for tick in ticks_of(plan, one)}
-    first = run(plan, history, ticks_of(plan, one), restart=how.get)
-    second = run(plan, history, ticks_of(plan, other))
+    how = {tick: data.draw(st.sampled_from([None, "parts", "compacted"])) for tick in batch_ends(plan, one, LAST)}
+    first = run(plan, history, batch_ends(plan, one, LAST), restart=how.get)
+    second = run(plan, history, batch_ends(plan, other, LAST))
     assert shown(first.all_changes) == shown(second.all_changes)
 
 
@@ -139,7 +125,7 @@ def test_batches_and_restarts_do_not_matter(case, one, other, data):
 @given(cases(), cuts, st.integers(0, 1 << 20))
 def test_stages_do_not_matter(case, drawn, seed):
     plan, history = case
-    rng, ticks = Random(seed), ticks_of(plan, drawn)
+    rng, ticks = Random(seed), batch_ends(plan, drawn, LAST)
     how: dict[str, Any] = {name: lambda batch: rng.random() < 0.3 for name in ("merging", "lose")}
     with tempfile.TemporaryDirectory() as directory:
         tables, _ = run_staged(Path(directory), plan, history, ticks, lambda batch: rng.choice([2, 2, 3]), **how)

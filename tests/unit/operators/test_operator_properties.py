@@ -16,13 +16,14 @@ from support.continuous import (
     KERNEL,
     STRING,
     Builder,
+    assert_by_definition,
+    batch_ends,
     batches_of,
     counted,
     inputs_of,
     plan_of,
-    replayed,
-    rows_of,
     run,
+    shown,
     stored,
     viewed,
 )
@@ -163,12 +164,6 @@ def cases(draw: Any) -> tuple[ContinuousPlan, list[list[Any]]]:
     return plan, [draw(tuples) for _ in plan.windows]
 
 
-def ticks_of(plan: ContinuousPlan, drawn: list[int]) -> list[int]:
-    """Where batches end: 0, some ticks, and the last one."""
-    inner = {tick * plan.step for tick in drawn if 0 < tick * plan.step < LAST}
-    return [0, *sorted(inner), -(-LAST // plan.step) * plan.step]
-
-
 cuts = st.one_of(st.lists(st.integers(1, LAST), max_size=6), st.just(list(range(1, LAST))))
 several = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -177,11 +172,8 @@ several = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=l
 @given(cases(), cuts)
 def test_replayed_changes_are_the_answers(case, drawn):
     plan, history = case
-    ticks = ticks_of(plan, drawn)
-    done = run(plan, history, ticks)
-    naive = WindowOperators(plan, history, plan.step)
-    for tick in range(plan.step, ticks[-1] + 1, plan.step):
-        assert replayed(done.all_changes, tick) == counted(naive.answer(tick)), tick
+    ticks = batch_ends(plan, drawn, LAST)
+    assert_by_definition(plan, history, run(plan, history, ticks).all_changes, ticks[-1])
 
 
 @several
@@ -192,40 +184,35 @@ def test_strategies_give_the_same_answers(case, drawn, execution, data):
         ran = executed(plan, execution)
     except UnsupportedError:
         return
-    ticks = ticks_of(plan, drawn)
+    ticks = batch_ends(plan, drawn, LAST)
     how = {tick: data.draw(st.sampled_from([None, None, "parts", "compacted"])) for tick in ticks}
     done = run(ran, history, ticks, restart=how.get)
-    naive = WindowOperators(plan, history, plan.step)
-    for tick in range(plan.step, ticks[-1] + 1, plan.step):
-        assert replayed(done.all_changes, tick) == counted(naive.answer(tick)), tick
+    assert_by_definition(plan, history, done.all_changes, ticks[-1])
 
 
 @several
 @given(cases(), cuts, cuts)
 def test_batches_do_not_matter(case, one, other):
     plan, history = case
-    first, second = (run(plan, history, ticks_of(plan, drawn)).all_changes for drawn in (one, other))
-    assert [repr(row) for row in rows_of(first)] == [repr(row) for row in rows_of(second)]
+    first, second = (run(plan, history, batch_ends(plan, drawn, LAST)) for drawn in (one, other))
+    assert shown(first.all_changes) == shown(second.all_changes)
 
 
 @several
 @given(cases(), cuts, st.data())
 def test_restored_state_continues(case, drawn, data):
     plan, history = case
-    ticks = ticks_of(plan, drawn)
+    ticks = batch_ends(plan, drawn, LAST)
     how = {tick: data.draw(st.sampled_from([None, "parts", "compacted"])) for tick in ticks}
     restarted = run(plan, history, ticks, restart=how.get)
-    plain_run = run(plan, history, ticks)
-    assert [repr(row) for row in rows_of(restarted.all_changes)] == [
-        repr(row) for row in rows_of(plain_run.all_changes)
-    ]
+    assert shown(restarted.all_changes) == shown(run(plan, history, ticks).all_changes)
 
 
 @several
 @given(cases(), cuts, st.booleans())
 def test_views_are_the_answers(case, drawn, explicit):
     plan, history = case
-    ticks = ticks_of(plan, drawn)
+    ticks = batch_ends(plan, drawn, LAST)
     naive = WindowOperators(plan, history, plan.step)
     view = LiveView.empty(changes_schema(plan.schema))
 
@@ -243,13 +230,13 @@ def test_views_are_the_answers(case, drawn, explicit):
 def test_a_call_can_be_repeated(case, drawn):
     """Nothing is changed in place: every state continues as it did the first time."""
     plan, history = case
-    ticks = ticks_of(plan, drawn)
+    ticks = batch_ends(plan, drawn, LAST)
     states: list[PlanState] = [PlanState()]
     done = run(plan, history, ticks, each=lambda made, tick: states.append(made.state))
     tables = stored(plan, history)
     for state, due, changes in zip(states, batches_of(ticks, plan.step), done.changes, strict=False):
         again = advance(plan, state, inputs_of(plan, tables, due), due, KERNEL)
-        assert [repr(row) for row in rows_of(in_order([again.changes]))] == [repr(row) for row in rows_of(changes)]
+        assert shown(in_order([again.changes])) == shown(changes)
 
 
 def is_bounded(plan: ContinuousPlan) -> bool:
@@ -268,7 +255,7 @@ def test_silence_empties_the_state(case, drawn):
     if not is_bounded(plan):
         return
     end = 200 * plan.step
-    done = run(plan, history, [*ticks_of(plan, drawn), end, end + plan.step, 2 * end])
+    done = run(plan, history, [*batch_ends(plan, drawn, LAST), end, end + plan.step, 2 * end])
     # An ungrouped aggregate has a row for ever.
     forever = {node for node in walk(plan.root) if isinstance(node, GroupBy) and not node.keys}
     assert forever or done.state.nbytes == 0, done.state.sizes
@@ -288,7 +275,7 @@ def test_distinct_keeps_at_most_its_output(rows, step, drawn):
         assert kept <= len(naive.answer(tick))
         assert len(distinct_schema(node)) == len(COLUMNS) + 2
 
-    run(plan, [rows], ticks_of(plan, drawn), each=check)
+    run(plan, [rows], batch_ends(plan, drawn, LAST), each=check)
 
 
 def test_strict_plans_are_known():

@@ -14,7 +14,19 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.continuous import DOUBLE, INT, STRING, Builder, counted, plan_of, replayed, rows_of, run, viewed
+from support.continuous import (
+    DOUBLE,
+    INT,
+    STRING,
+    Builder,
+    assert_by_definition,
+    counted,
+    plan_of,
+    rows_of,
+    run,
+    shown,
+    viewed,
+)
 from support.staged import run_staged
 
 from windrow.operators import state
@@ -135,10 +147,6 @@ def any_layout(rng: Random) -> Layout:
     return rng.choice([Layout.CALENDAR, Layout.KEYED])
 
 
-def told(made: Any) -> list[str]:
-    return [repr(row) for row in rows_of(made.all_changes)]
-
-
 several = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 
 
@@ -156,8 +164,7 @@ def test_changes_are_the_answers_however_they_are_made(case, seed, explicit):
         assert viewed(view, tick) == counted(naive.answer(tick)), tick
 
     made = run(plan, history, ends_of(plan, rng), each=check, explicit_expiry=explicit)
-    for tick in range(plan.step, LAST + 1, plan.step):
-        assert replayed(made.all_changes, tick) == counted(naive.answer(tick)), tick
+    assert_by_definition(plan, history, made.all_changes, LAST)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(choosing, "wanted_layout", lambda layout, departures: any_layout(rng))
         again = run(
@@ -167,11 +174,11 @@ def test_changes_are_the_answers_however_they_are_made(case, seed, explicit):
             restart=lambda tick: rng.choice([None, "parts", "compacted"]),
             explicit_expiry=explicit,
         )
-        assert told(again) == told(made)
+        assert shown(again.all_changes) == shown(made.all_changes)
         patch.setattr(state, "live", other_layout)
         swapped = ContinuousPlan(plan.root, plan.point, plan.step)  # tables are remembered by plan
         other = run(swapped, history, ends_of(plan, rng), restart=lambda tick: "parts", explicit_expiry=explicit)
-    assert told(other) == told(made)
+    assert shown(other.all_changes) == shown(made.all_changes)
 
 
 @settings(max_examples=max(10, EXAMPLES // 4), deadline=None, suppress_health_check=list(HealthCheck))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 import sqlglot
 from sqlglot import exp
+from support.bound_plans import pointed_at
 
 from windrow.catalog.definitions import StreamDef, define_stream
 from windrow.cql import CQL, parse_one
@@ -80,13 +81,6 @@ def refused(select: str, kind: type[WindrowError] = BindError) -> WindrowError:
     with pytest.raises(kind) as raised:
         bind(select)
     return raised.value
-
-
-def pointed_at(error: WindrowError) -> str:
-    """The text that the error's place marks."""
-    assert error.place is not None
-    line = error.place.text.splitlines()[error.place.line - 1]
-    return line[error.place.column - 1 : error.place.column - 1 + error.place.length]
 
 
 # -- plans --------------------------------------------------------------------------------------------------
