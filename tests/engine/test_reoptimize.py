@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,17 @@ from windrow.engine.plans import commits
 from windrow.engine.plans.changing import swapping, takeover
 from windrow.engine.plans.spark_plans import SparkPlans
 from windrow.errors import SessionError, SettingError
+from windrow.optimizer.shapes import shape_text
 
 STREAM = "CREATE STREAM {} (t BIGINT, k INT, x INT) FROM memory TIMESTAMP BY t PUNCTUATE ORDERED"
 SELECT = (
     "SELECT a.k, COUNT(*) AS n, MAX(b.x + c.x) AS m FROM a [RANGE 60] JOIN b [RANGE 60] ON a.k = b.k "
     "JOIN c [RANGE 60] ON b.k = c.k GROUP BY a.k"
+)
+
+SELECT_WITHOUT = (
+    "SELECT a.k, COUNT(*) AS n FROM a [RANGE 60] JOIN b [RANGE 60] ON a.k = b.k "
+    "WHERE NOT EXISTS (SELECT 1 FROM c [RANGE 60] WHERE c.k = a.k) GROUP BY a.k"
 )
 
 Rows = list[tuple[int, int, int]]
@@ -41,6 +48,25 @@ def expected(every: dict[str, Rows], tick: int) -> list[dict[str, int]]:
         if b and c:
             found.append({"k": k, "n": len(a) * len(b) * len(c), "m": max(b) + max(c)})
     return found
+
+
+def feed_many(wr: Any, every: dict[str, Rows], lo: int, hi: int) -> None:
+    """Fifty tuples of a and b at each point, of thirty keys; c has two keys at a time, and most of them in a minute."""
+    for name, often, keys in (("a", 50, 30), ("b", 50, 30), ("c", 2, 28)):
+        rows = [(t, (t * often + i) % keys, i) for t in range(lo, hi + 1) for i in range(often)]
+        every.setdefault(name, []).extend(rows)
+        wr.feed(name, rows)
+    wr.run_available()
+
+
+def expected_without(every: dict[str, Rows], tick: int) -> list[dict[str, int]]:
+    a, b, c = (Counter(k for t, k, _ in every[name] if t < tick <= t + 60) for name in "abc")
+    return [{"k": k, "n": a[k] * b[k]} for k in sorted(a) if k in b and k not in c]
+
+
+def placed(wr: Any) -> str:
+    """The plan of the query in one line."""
+    return shape_text(wr._engine.plans.query("q").plan.root)
 
 
 def answer(wr: Any) -> list[dict[str, int]]:
@@ -84,6 +110,28 @@ def test_plan_is_chosen_again(open_state: Any, home: str) -> None:
     assert again._engine.plans.query("q").plan == query.plan
     fed(again, every, last + 61, last + 100)
     assert answer(again) == expected(every, last + 100) != []
+
+
+@pytest.mark.parametrize("home", ["driver", "spark"])
+def test_negation_is_placed_anew(open_state: Any, home: str) -> None:
+    """A row meets a hundred others, and negation drops nearly all: once that is measured, it goes below the join."""
+    wr, every = open_state(plan_home=home), dict[str, Rows]()
+    for name in "abc":
+        wr.sql(STREAM.format(name) + " TICK 10")
+    wr.sql("SET reoptimize_drift = '2'")
+    wr.query("q", SELECT_WITHOUT)
+    assert "(a ⋈ b) ▷ c" in placed(wr)
+    last = 0
+    while last < 300 and "(a ▷ c) ⋈ b" not in placed(wr):
+        feed_many(wr, every, last + 1, last + 50)
+        last += 50
+    assert "(a ▷ c) ⋈ b" in placed(wr)
+    assert answer(wr) == expected_without(every, last) != []
+    wr.close()
+    again = open_state(plan_home=home)
+    assert "(a ▷ c) ⋈ b" in placed(again)
+    feed_many(again, every, last + 1, last + 70)
+    assert answer(again) == expected_without(every, last + 70) != []
 
 
 def test_spark_builds_what_is_too_large_for_the_driver(open_state: Any, monkeypatch: pytest.MonkeyPatch) -> None:
