@@ -63,7 +63,7 @@ def table_progress(table: StoredTable, progress: StreamProgress) -> InputProgres
     assert table.feed is not None
     frontier = progress.frontiers[table.feed.axis]
     known = None if table.applied == POINT_MIN else table.applied
-    has_all = frontier.value is None or table.applied >= frontier.value
+    has_all = frontier.greatest is None or table.applied > frontier.greatest
     return InputProgress(known, None, frontier.greatest, progress.input_ended and has_all)
 
 
