@@ -45,7 +45,7 @@ RANK = {room: rank for rank, rooms in enumerate(LAYERS) for room in rooms}
 # Within a room, in order: its folders, and its files that are in none. `__init__.py` may import them all.
 SUBROOMS: dict[str, tuple[tuple[str, ...], ...]] = {
     "cql": (
-        ("names", "tokens", "intervals", "window_clause"),
+        ("names", "tokens", "intervals", "time_texts", "window_clause"),
         ("patterns", "column_types", "statements", "window_syntax"),
         ("dialect", "create_stream"),
         ("functions", "select_text"),

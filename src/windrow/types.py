@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import date, datetime, time, timedelta, timezone
 from typing import Any
 
 import numpy as np
@@ -267,6 +267,23 @@ def moment_of(text: str) -> datetime:
         return datetime.fromisoformat(text)
     except ValueError:
         return datetime.fromisoformat(_FRACTION.sub(lambda match: match[0][:6].ljust(6, "0"), text, count=1))
+
+
+def day_of(value: Any) -> date | None:
+    """A date given as one, as ISO text, or as a datetime at midnight; raises ValueError for anything else."""
+    if isinstance(value, str):
+        return date.fromisoformat(value)
+    if isinstance(value, np.datetime64):
+        value = value.astype("datetime64[us]").item()
+    if isinstance(value, datetime):
+        if value != value:  # pandas' NaT
+            return None
+        if value.time() != time():
+            raise ValueError("it has a time of day")
+        return value.date()
+    if value is None or isinstance(value, date):
+        return value
+    raise ValueError("not a date")
 
 
 def point_of(value: datetime | int, attribute: SqlType) -> int:

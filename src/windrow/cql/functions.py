@@ -20,6 +20,7 @@ from windrow.cql.dialect import (
     StreamTable,
     WindowedQuery,
 )
+from windrow.cql.time_texts import EPOCH, by_clock, how_to_write, is_read_by_clock, is_time_text
 from windrow.cql.tokens import nearest, nearest_place, place_of
 from windrow.errors import BindError, FunctionError, Place, UnsupportedError
 
@@ -502,6 +503,31 @@ def _check_type(node: exp.Expr, place: Place | None) -> None:
         )
 
 
+_TIME_TYPES = frozenset(
+    {
+        exp.DType.DATE,
+        exp.DType.TIMESTAMP,
+        exp.DType.TIMESTAMPTZ,
+        exp.DType.TIMESTAMPLTZ,
+        exp.DType.TIMESTAMPNTZ,
+    }
+)
+
+
+def _check_time_text(node: exp.Expr, place: Place | None) -> None:
+    """Refuse DATE 'x' and CAST('x' AS TIMESTAMP) if x is no day of the calendar, or read by the clock."""
+    value, kind = node.this, node.args["to"]
+    if not (isinstance(value, exp.Literal) and value.is_string and kind.this in _TIME_TYPES):
+        return
+    is_date = kind.this is exp.DType.DATE
+    if is_read_by_clock(value.name, is_date):
+        raise BindError(by_clock(value.name), place=place, remedy=how_to_write(is_date))
+    is_readable = is_time_text(value.name, is_date) or value.name.strip().lower() == EPOCH
+    if not is_readable and not isinstance(node, exp.TryCast):
+        what = "DATE" if is_date else "TIMESTAMP"
+        raise BindError(f"'{value.name}' is no {what}", place=place, remedy=how_to_write(is_date))
+
+
 def _check_bitwise(node: exp.Expr, place: Place | None) -> None:
     """Refuse &, ^ and | without parentheses: they differ in precedence in Spark, but not in sqlglot."""
     for side in (node.this, node.expression):
@@ -568,6 +594,7 @@ _SPECIAL: dict[type[exp.Expr], Callable[[exp.Expr, Place | None], None]] = {
     exp.Select: _check_select,
     **dict.fromkeys(_BITWISE, _check_bitwise),
     exp.DataType: _check_type,
+    **dict.fromkeys((exp.Cast, exp.TryCast), _check_time_text),
     exp.Filter: _check_filter,
     exp.Distinct: _check_distinct,
     exp.Table: _inside(exp.From),

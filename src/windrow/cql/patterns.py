@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from windrow.cql.names import quote_name
-from windrow.types import SqlType, moment_of
+from windrow.types import SqlType, day_of, moment_of
 
 COMPARISONS = ("<", "<=", ">", ">=")
 
@@ -84,7 +84,15 @@ def parse_pattern(text: str, types: Mapping[str, SqlType]) -> Pattern:
 def equals(name: str, value: Any, types: Mapping[str, SqlType]) -> Condition:
     """The condition that a column equals a Python value; raises BadPatternError."""
     column = _column(name, types)
-    return Condition(column, "=", (_fitted(value, types[column]),))
+    kind = types[column]
+    try:
+        if isinstance(value, str) and kind.is_timestamp:
+            value = moment_of(value)
+        elif value is not None and kind.name == "DATE":
+            value = day_of(value)
+    except ValueError:
+        raise BadPatternError(BAD_VALUE, f"{value!r} is not a {kind}") from None
+    return Condition(column, "=", (_fitted(value, kind),))
 
 
 def _tokens(text: str) -> list[str]:

@@ -20,7 +20,7 @@ from windrow.plan.accumulators import AggregateCall
 from windrow.plan.aggregates import decompose
 from windrow.plan.bind_window import BoundWindow, bind_snapshot_window, bind_window
 from windrow.plan.calls import COUNT_DISTINCT, ArgumentError, ParsedCall, check_call, parameters_of, written_call
-from windrow.plan.mistyped import refuse_mistyped
+from windrow.plan.mistyped import OVER_GROUPS, refuse_mistyped
 from windrow.plan.nodes import (
     Finalise,
     Key,
@@ -155,6 +155,8 @@ class _Binder:
         for item, origin in zip(order, self._ordered(), strict=True):
             self._orderable(item.expression, dict(columns), origin.this)
         if having is not None:
+            types = {name.lower(): kind for name, kind in columns}
+            refuse_mistyped(having, types, self._place, OVER_GROUPS)
             self._translatable(having, columns, self._select.args["having"].this)
             self._boolean(_sql(having), self._select.args["having"].this, "HAVING", columns)
         return Finalise(aggregate, self._typed(aggregate, outputs), having, order, self._limit())

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from windrow.dataplane.ingest.admission import BAD
 from windrow.errors import FeedError, TableError
-from windrow.types import SqlType, moment_of, point_of
+from windrow.types import SqlType, day_of, moment_of, point_of
 
 Column: TypeAlias = Any
 """A list of Python values, or an Arrow ChunkedArray."""
@@ -256,7 +256,7 @@ def _array(values: list[Any], kind: SqlType) -> pa.Array:
     elif kind.is_integer or kind.is_float:
         values = [_number(v, kind) for v in values]
     elif kind.name == "DATE":
-        values = [dt.date.fromisoformat(v) if isinstance(v, str) else v for v in values]
+        values = list(map(day_of, values))
     return pa.array(values, kind.arrow)
 
 

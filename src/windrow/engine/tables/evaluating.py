@@ -27,6 +27,7 @@ from windrow.dataplane.frames import query_tables
 from windrow.errors import BindError, FunctionError
 from windrow.operators.tables.kernel import Kernel, naive, typed
 from windrow.operators.tables.rows import appended, flat
+from windrow.plan.mistyped import refuse_mistyped
 from windrow.synopses.cells.arrays import Mask
 from windrow.types import SqlType
 
@@ -82,7 +83,10 @@ class RowExpressions:
                 error.place = place_of(node, text)
                 raise
 
-        return tree.copy().transform(named)
+        found = tree.copy().transform(named)
+        types = {name.lower(): kind for name, kind in definition.columns}
+        refuse_mistyped(found, types, lambda node: place_of(node, text))
+        return found
 
     def is_true(self, condition: exp.Expr, definition: TableDef, rows: pa.Table) -> Mask:
         """Where a resolved condition is true."""
@@ -159,6 +163,8 @@ class RowExpressions:
             return exact, f"({value.sql} IS NOT NULL AND coalesce({exact} <> {value.sql}, true))"
         cast = self._kernel.final(exp.Cast(this=tree.copy(), to=exp.DataType.build(kind.name, dialect="spark")), types)
         misfit = f"({value.sql} IS NOT NULL AND {cast.sql} IS NULL)"
+        if kind.name == "DATE" and value.type.is_timestamp:
+            misfit = f"coalesce({value.sql} <> CAST({cast.sql} AS {duckdb_type(value.type)}), false)"
         if (kind.is_integer or kind.is_decimal) and value.type.name == "STRING":
             lost = f"TRY_CAST({value.sql} AS DOUBLE) <> TRY_CAST({cast.sql} AS DOUBLE)"
             misfit = f"({misfit} OR coalesce({lost}, false))"
@@ -188,4 +194,8 @@ def _spark_pair(value: str, kind: SqlType) -> tuple[str, str]:
     if kind.is_integer or kind.is_decimal:
         lost = f"CAST(CAST({value} AS STRING) AS DOUBLE) <> CAST({cast} AS DOUBLE)"
         misfit = f"({misfit} OR COALESCE({lost}, FALSE))"
+    if kind.name == "DATE":  # a time of day would be lost
+        misfit = f"({misfit} OR COALESCE(CAST({value} AS TIMESTAMP_NTZ) <> CAST({cast} AS TIMESTAMP_NTZ), FALSE))"
+    if kind.is_timestamp:  # a time without a day is of the day on which it is read
+        misfit = f"({misfit} OR COALESCE(CAST({value} AS STRING) RLIKE '^ *T?[0-9]+:', FALSE))"
     return cast, misfit

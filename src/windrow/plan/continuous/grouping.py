@@ -26,6 +26,7 @@ from windrow.plan.continuous.expressions import Expressions, is_value
 from windrow.plan.continuous.inputs import named_column
 from windrow.plan.continuous.scope import placed
 from windrow.plan.continuous.shape import shown
+from windrow.plan.mistyped import OVER_GROUPS, refuse_mistyped
 from windrow.plan.nodes import Key
 from windrow.plan.trees import not_grouped, replace_children
 from windrow.types import SqlType
@@ -212,6 +213,9 @@ class GroupBinder:
             return None
         expressions = self._expressions
         lowered = self.final(self.expanded(clause.this), "HAVING")
+        columns = [*self._keys.values(), *(one.column for one in self._calls.values())]
+        types = {column.sql: column.type for column in columns}
+        refuse_mistyped(lowered, types, expressions.place, OVER_GROUPS)
         expressions.computable(lowered, clause.this, grouped=True)
         expressions.boolean(expressions.type_of(lowered), clause.this, "HAVING")
         return lowered
