@@ -52,6 +52,10 @@ RULES: tuple[PlanRule, ...] = (
 )
 
 
+RULES_ONCE = tuple(rule for rule in RULES if rule.apply is not compute_on_arrival)
+"""The rules for a plan that is evaluated once, over tuples that have arrived."""
+
+
 @dataclass(frozen=True)
 class RuleStep:
     """What a rule did to a plan. `reason` None: nothing; `is_off`: it is disabled and did not run. `weigh` lists what
@@ -73,7 +77,12 @@ class OptimizedPlan:
     facts: Facts = field(default_factory=lambda: NOTHING_MEASURED)
 
 
-def optimize(plan: ContinuousPlan, facts: Facts = NOTHING_MEASURED, off: Collection[str] = ()) -> OptimizedPlan:
+def optimize(
+    plan: ContinuousPlan,
+    facts: Facts = NOTHING_MEASURED,
+    off: Collection[str] = (),
+    rules: tuple[PlanRule, ...] = RULES,
+) -> OptimizedPlan:
     """The plan after all rules that are not in `off` (the setting `disabled_rules`), each run once, in order.
 
     Its output has the same columns and at every tick the same rows. Raises BrokenPlanError, which names the rule, if a
@@ -82,7 +91,7 @@ def optimize(plan: ContinuousPlan, facts: Facts = NOTHING_MEASURED, off: Collect
     check(plan)
     check_patterns(plan)
     trace: list[RuleStep] = []
-    for rule in RULES:
+    for rule in rules:
         if rule.name in off:
             trace.append(RuleStep(rule.name, None, 0.0, is_off=True))
             continue

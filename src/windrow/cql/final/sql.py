@@ -32,9 +32,10 @@ from windrow.cql.final.types import (
     number_literal,
 )
 from windrow.cql.functions import COMPARISON_NODES, function_name
+from windrow.cql.intervals import to_microseconds
 from windrow.cql.tokens import place_of
-from windrow.errors import FunctionError
-from windrow.types import SqlType, decimal_type
+from windrow.errors import FunctionError, ParseError
+from windrow.types import UNITS_US, SqlType, decimal_type
 
 Types = Mapping[str, SqlType]
 _MAX_LENGTH = 200_000
@@ -88,17 +89,20 @@ class _Translator:
 
     def _refused(self, node: exp.Expr) -> FunctionError:
         what = function_name(node) or _OPERATORS.get(type(node)) or node.key.upper()
-        arguments = []
+        arguments, is_numeric = [], False
         for child in node.iter_expressions():
             try:
-                arguments.append(str(self.translate(child).type))
+                kind = self.translate(child).type
+                arguments.append(str(kind))
+                is_numeric |= kind.is_numeric
             except (FunctionError, ValueError):
                 continue
         of = f" of {', '.join(arguments)}" if arguments else ""
+        to_cast = "; CAST numbers to DOUBLE" if is_numeric else ""
         return FunctionError(
             f"{what}{of} cannot be used over aggregates and group keys",
             place=place_of(node, self.text) if self.text is not None else None,
-            remedy="Use it inside an aggregate or in GROUP BY, where Spark evaluates it; CAST numbers to DOUBLE.",
+            remedy=f"Use it inside an aggregate or in GROUP BY, where Spark evaluates it{to_cast}.",
         )
 
 
@@ -162,6 +166,38 @@ def _arithmetic(operator: str) -> Callable[[_Translator, exp.Expr], Final | None
         return Final(wrap(f"({wide(left, type_)} {operator} {wide(divisor, type_)})", type_), type_)
 
     return rule
+
+
+def _sum(operator: str) -> Callable[[_Translator, exp.Expr], Final | None]:
+    """Addition or subtraction, of numbers, or of a time and an interval of a fixed length."""
+    numbers = _arithmetic(operator)
+
+    def rule(self: _Translator, node: exp.Expr) -> Final | None:
+        value, length = node.this, node.expression.unnest()
+        if operator == "+" and isinstance(value.unnest(), exp.Interval):
+            value, length = length, value.unnest()
+        if not isinstance(length, exp.Interval):
+            return numbers(self, node)
+        return _moved(self.translate(value), length, operator)
+
+    return rule
+
+
+def _moved(value: Final, length: exp.Interval, operator: str) -> Final | None:
+    """The time so much later or earlier. Of a DATE, Spark takes whole days alone, or else makes a TIMESTAMP."""
+    number, unit = length.this, length.args.get("unit")
+    if not isinstance(number, exp.Literal) or not isinstance(unit, exp.Var):
+        return None
+    try:
+        amount_us = to_microseconds(number.name, unit.name)
+    except ParseError:
+        return None
+    if value.type.is_timestamp:
+        return Final(f"({value.sql} {operator} to_microseconds(CAST({amount_us} AS BIGINT)))", value.type)
+    if value.type == DATE and unit.name.upper().removesuffix("S") in ("DAY", "WEEK"):
+        days = amount_us // UNITS_US["DAY"]
+        return Final(f"({value.sql} {operator} CAST({days} AS INTEGER))", DATE) if days < 2**31 else None
+    return None
 
 
 def _decimal_arithmetic(operator: str, left: Final, right: Final) -> Final | None:
@@ -413,8 +449,8 @@ _RULES: dict[type[exp.Expr], Callable[[_Translator, exp.Expr], Final | None]] = 
     exp.Paren: lambda self, node: self.translate(node.this),
     exp.Alias: lambda self, node: self.translate(node.this),
     exp.Neg: _negative,
-    exp.Add: _arithmetic("+"),
-    exp.Sub: _arithmetic("-"),
+    exp.Add: _sum("+"),
+    exp.Sub: _sum("-"),
     exp.Mul: _arithmetic("*"),
     exp.Mod: _arithmetic("%"),
     exp.Div: _divide,

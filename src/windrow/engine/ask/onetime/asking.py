@@ -38,7 +38,7 @@ from windrow.engine.tables.manager import TableManager
 from windrow.errors import QueryCancelledError, QueryTimeoutError, ResultLimitError, SpanError, WindrowError
 from windrow.operators.tables.kernel import Kernel
 from windrow.optimizer.execution import UPA, executed
-from windrow.optimizer.pipeline import optimize
+from windrow.optimizer.pipeline import RULES_ONCE, optimize
 from windrow.plan.continuous import bind_once
 from windrow.plan.nodes import Finalise
 from windrow.result import Staleness
@@ -185,8 +185,7 @@ class Asking:
         manager = self._state.manager
         sources = asked_sources(select, text, self._finished, self.is_stream)
         plan = bind_once(sources.tree, text, manager.definition, manager.record(), sources.table_of)
-        off = {*self._settings().rules_off, "compute_on_arrival"}
-        found = optimize(executed(plan, UPA), off=off)
+        found = optimize(executed(plan, UPA), off=self._settings().rules_off, rules=RULES_ONCE)
         return DriverRead(found, sources, text, self._pinning, self._kernel)
 
     def _spark_read(self, select: exp.Expr, text: str) -> SparkRead:
