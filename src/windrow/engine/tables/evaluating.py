@@ -161,6 +161,8 @@ class RowExpressions:
         if value.type.is_numeric and (kind.is_integer or kind.is_decimal):
             exact = f"TRY_CAST({value.sql} AS {duckdb_type(kind)})"
             return exact, f"({value.sql} IS NOT NULL AND coalesce({exact} <> {value.sql}, true))"
+        if value.type.is_numeric and kind.name == "DATE":
+            return "CAST(NULL AS DATE)", f"({value.sql} IS NOT NULL)"
         cast = self._kernel.final(exp.Cast(this=tree.copy(), to=exp.DataType.build(kind.name, dialect="spark")), types)
         misfit = f"({value.sql} IS NOT NULL AND {cast.sql} IS NULL)"
         if kind.name == "DATE" and value.type.is_timestamp:
