@@ -14,7 +14,7 @@ from windrow.schedulers.transactions import AbortQuery, DropPanes, LatestSchedul
 
 TURNS = 10 if is_full() else 8
 EQUAL = tuple(range(20))
-UNEQUAL = (0, 1, 4, 5, 7, 8, 11, 12, 15, 16, 18, 20, 21, 25)
+UNEQUAL = (0, 1, 4, 5, 7, 8, 11, 12, 15, 16, 18, 20, 21, 25, 27)
 GAMES = [
     *(ReadGame(EQUAL, slots, length) for slots in (1, 2, 3, 4) for length in range(1, slots + 1)),
     *(ReadGame(UNEQUAL, 4, length) for length in (2, 4, 5, 7)),
