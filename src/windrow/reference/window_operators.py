@@ -434,7 +434,7 @@ def _most_frequent(call: AggregateCall, values: Sequence[Any]) -> Any:
 
 def value_of(tree: exp.Expr, row: Mapping[str, Any]) -> Any:
     """An expression over a row, with SQL's NULL: columns, literals, comparisons, + − * %, AND, OR, NOT, IN, IS NULL,
-    COALESCE, casts of numbers.
+    IS TRUE, COALESCE, casts of numbers.
     """
     if isinstance(tree, exp.Column):
         return row[tree.name]
@@ -451,7 +451,8 @@ def value_of(tree: exp.Expr, row: Mapping[str, Any]) -> Any:
         found = (value_of(one, row) for one in (tree.this, *tree.expressions))
         return next((value for value in found if value is not None), None)
     if isinstance(tree, exp.Is):
-        return value_of(tree.this, row) is None
+        inner = value_of(tree.this, row)
+        return inner is None if isinstance(tree.expression, exp.Null) else inner is bool(tree.expression.this)
     if isinstance(tree, exp.Not):
         inner = value_of(tree.this, row)
         return None if inner is None else not inner

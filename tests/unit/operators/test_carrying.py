@@ -60,6 +60,11 @@ def first_tick(one: ContinuousPlan, rows: Any) -> int:
     return min(points) // one.step * one.step
 
 
+def is_filtered_stream(one: ContinuousPlan) -> bool:
+    """Whether a selection stands above ISTREAM, DSTREAM or RSTREAM: no text says that."""
+    return isinstance(one.root, Filter) and isinstance(one.root.input, ToStream)
+
+
 def others(node: Node) -> st.SearchStrategy[Node]:
     """Another plan over a node of the plan, whose columns get other numbers."""
     first = 1_000
@@ -146,7 +151,7 @@ def test_the_new_plan_goes_on_as_if_alone(data: Any, one: Any, rows: Any, restar
     old = numbered_in_order(one)
     new = replace(old, root=data.draw(others(old.root))) if related else data.draw(plans())
     new = numbered_in_order(new)
-    if has_internal(old) or has_internal(new):
+    if has_internal(old) or has_internal(new) or is_filtered_stream(old) or is_filtered_stream(new):
         return
     _, made, reported = replaced(old, new, rows, restart)
     start = min(first_tick(old, rows), first_tick(new, rows))

@@ -57,9 +57,14 @@ def due_of(
 
 
 def reached_after(
-    plan: StandingPlan, log: Sequence[str], admitted: Mapping[str, Admitted], axes: Mapping[str, set[str]]
+    plan: StandingPlan,
+    log: Sequence[str],
+    admitted: Mapping[str, Admitted],
+    axes: Mapping[str, set[str]],
+    at_end: int | None = None,
 ) -> list[int]:
-    """The last due tick before the first event and after each event; −INFINITE: none is."""
+    """The last due tick before the first event and after each event; −INFINITE: none is. `at_end`: what takes the place
+    of the tick that is due once all inputs have ended, which frontiers alone do not say."""
     events = dict.fromkeys(admitted, 0)
     found = [-INFINITE]
     for name in log:
@@ -68,7 +73,10 @@ def reached_after(
         frontiers = [_frontier(admitted[one], count, axes[one]) for one, count in events.items()]
         least = min(frontiers)
         is_promise = -INFINITE < least < INFINITE
-        found.append(max(found[-1], plan.floor(least)) if is_promise else found[-1])
+        if least >= INFINITE and at_end is not None:
+            found.append(at_end)
+        else:
+            found.append(max(found[-1], plan.floor(least)) if is_promise else found[-1])
     return found
 
 

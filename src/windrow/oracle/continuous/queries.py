@@ -223,7 +223,7 @@ class ContinuousQueries:
     def _evaluation(self, plan: StandingPlan, most: int) -> Evaluation:
         histories = {name: self._history(name, plan.since.get(name)) for name in plan.streams}
         named = {table.statement.name.lower(): table for table in self._named_tables(plan)}
-        reached = reached_after(plan, self._log, *self._admitted(plan)) if named else []
+        reached = reached_after(plan, self._log, *self._admitted(plan), at_end=INFINITE) if named else []
         tables = {name: self._effective(table, plan, reached) for name, table in named.items()}
         nrrs = frozenset(name for name, table in named.items() if not table.statement.retroactive)
         return Evaluation(self._spark, plan, histories, most, tables, nrrs)
