@@ -26,7 +26,7 @@ from windrow.oracle import Oracle
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
-EVENTS, FEWER = "events '3000'", "events '1800'"
+EVENTS, FEWER = "events '3000'", "events '2100'"
 EVERY = 7
 """The oracle looks at every row at every instant: 2,000 rows at 2,000 instants. So only some of both are compared."""
 
